@@ -98,7 +98,7 @@ fn everywhere(args: &Args, fleet: &Fleet, target: &Target) -> Result<ExitCode> {
         bail!("{}", search::nobody(&policies, target));
     }
     let is_missing = |found: &search::Found| match &found.answer {
-        // Of some rules a gateway knows no count: that is an answer.
+        // A gateway knows no count of some rules, which is an answer.
         Err(failure) => !matches!(failure, Failure::Refused { status: 400, .. }),
         Ok(_) => false,
     };

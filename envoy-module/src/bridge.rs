@@ -30,8 +30,8 @@ const MAX_COMMANDS: usize = 16;
 /// The most parts of a command.
 const MAX_PARTS: usize = 1 << 16;
 
-/// The SHA-1 of the scripts of the last two releases that have a bridge. Whoever upgrades replaces
-/// the module first, so filters of these releases call by this bridge.
+/// The SHA-1 of the scripts of the last two releases with a bridge. The module is upgraded first,
+/// so filters of these releases call Redis through this bridge.
 const EARLIER: [&str; 1] = ["46c71e29f2ece4ea17b352f23f58d5078b184127"]; // 0.2.0
 
 /// What the configuration of a cluster says about its Redis.
@@ -43,8 +43,8 @@ pub struct Options {
 
 impl Options {
     /// Reads a bridge's configuration: empty, or an object with `user` and `password`, or with
-    /// `password_file` in place of `password`. The password may be a variable, `{env: NAME}`. The file is read once, without the line break at its
-    /// end. The errors never show the password.
+    /// `password_file` in place of `password`. The password may be a variable, `{env: NAME}`. The
+    /// file is read once, without the line break at its end. Errors never show the password.
     pub fn read(document: &[u8]) -> Result<Options, String> {
         if document.trim_ascii().is_empty() {
             return Ok(Options::default());

@@ -31,7 +31,7 @@ pub struct Namespace {
     pub outbox: Outbox,
     /// Rings when the main thread looks again after a busy worker.
     pub retry: Arc<Alarm>,
-    /// Rings when the main thread reads Envoy's runtime.
+    /// Fires when the main thread is to read Envoy's runtime.
     pub runtime: Arc<Alarm>,
     /// Changes whenever a configuration goes.
     epoch: AtomicU64,

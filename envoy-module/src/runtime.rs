@@ -25,7 +25,7 @@ pub fn hundredths() -> u32 {
     HUNDREDTHS.load(Ordering::Relaxed)
 }
 
-/// The part that the value allows.
+/// The part of the actors that the value allows.
 pub fn max_enforce() -> Enforce {
     let part = Enforce::parse(&text(hundredths()));
     debug_assert!(part.is_some(), "a part beyond the whole");
@@ -50,8 +50,7 @@ pub fn read(envoy: &Exports) -> bool {
     true
 }
 
-/// A percentage in hundredths. A number beyond 0 and 100 counts as the nearest of these, and what
-/// is no number as 100.
+/// A percentage in hundredths, clamped to 0 and 100 %. NaN counts as 100 %.
 fn hundredths_of(percent: f64) -> u32 {
     if percent.is_nan() {
         return WHOLE;

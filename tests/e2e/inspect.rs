@@ -90,7 +90,7 @@ fn a_count_is_that_of_the_next_response_and_a_reset_lets_one_actor_pass_in_every
     assert!(!gateway.logs().replace("announce", "").contains("ann"), "the log does not name actors");
 }
 
-/// Envoy logs the path of each request, and the customer's key is none of its business.
+/// Envoy logs the path of each request, which must not contain the customer's key.
 #[test]
 fn a_header_keeps_the_actor_out_of_every_log() {
     const KEY: &str = "k-4711-of-a-customer";
@@ -265,7 +265,7 @@ fn only_who_sends_a_token_from_an_allowed_address_sees_that_the_path_exists() {
     }
 }
 
-/// A document without tokens' names has one that may everything; named ones are in the log.
+/// A single token without a name may do everything; the log shows the names of others.
 #[test]
 fn a_token_that_only_reads_changes_nothing_and_a_change_has_a_name() {
     const READS: &str = "fedcba9876543210fedcba9876543210";

@@ -22,7 +22,7 @@ fn file(name: &str) -> String {
     fs::read_to_string(root().join("deploy/observability").join(name)).unwrap()
 }
 
-/// The alerts as the file has them, but an hour ago is a moment ago.
+/// The alerts of the file, with 5 s in place of the hour.
 fn impatient() -> String {
     file("alerts.yaml").replace("offset 1h", "offset 5s")
 }

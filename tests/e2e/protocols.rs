@@ -159,8 +159,8 @@ fn a_client_of_connect_gets_an_error_of_connect() {
     assert_eq!(form(&plain), (429, None, Some("application/problem+json")));
 }
 
-/// Rules that read the length of the body, and limits on requests below the path of `inspect` without a
-/// token.
+/// Rules that read the length of the body, and limits on requests below the path of `inspect`
+/// without a token.
 #[test]
 fn rules_of_bodies_and_of_questions_refuse_in_the_clients_protocol() {
     let of_size =

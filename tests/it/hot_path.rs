@@ -354,7 +354,7 @@ fn a_clock_that_steps_back_loads_again() {
     assert_eq!(gateway.store.take_counts().0, 1);
 }
 
-/// Of 100 refused users, how many ask the store although they were refused at the same instant.
+/// How many of 100 refused users ask the store again at the instant of their refusal.
 fn uncached(busy: usize, once: usize) -> usize {
     let json = r#"{"limits": [
         {"url": "/big", "rules": [{"actor": "user", "rpu": 1000000, "unit": "day"}]},

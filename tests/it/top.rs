@@ -119,8 +119,8 @@ fn a_global_rule_counts_its_actors_too() {
     assert_eq!((refused.actors[0].count, used.actors[0].count), (4, 2));
 }
 
-/// The hash in place of a secret is the same in gateways that count in one store, and nobody
-/// without the store's secret can tell it.
+/// The hash in place of a secret is the same in gateways that share a store, and nobody can compute
+/// it without the store's secret.
 #[test]
 fn gateways_with_one_secret_of_the_store_show_one_hash() {
     let shown_by = |store: &str, seed: u8| {

@@ -1,5 +1,5 @@
-//! `cargo xtask upgrade`: from the release before to this build and back, as `docs/upgrade.md`
-//! describes, with the files of both in real Envoys that count in a real Redis.
+//! `cargo xtask upgrade`: from the previous release to this build and back, as `docs/upgrade.md`
+//! describes, with the files of both in real Envoys and a real Redis.
 //!
 //! ```text
 //!   BEFORE ── git archive ─► target/upgrade/BEFORE ── its `cargo xtask build` ─┐
@@ -71,7 +71,7 @@ fn here() -> Result<Files> {
     Ok(Files { folder: target(), command: target().join("debug/diana") })
 }
 
-/// The files of the release before, which are built once.
+/// The files of the previous release, which are built once.
 fn before() -> Result<Files> {
     let source = target().join("upgrade").join(BEFORE);
     let folder = source.join("target");

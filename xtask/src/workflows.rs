@@ -56,7 +56,7 @@ fn check() -> Result<()> {
     Ok(())
 }
 
-/// The actions that a tag or a branch names, which others can move.
+/// Actions named by a tag or a branch, which their owners can move.
 fn unpinned(workflow: &str) -> Vec<&str> {
     let lines =
         workflow.lines().filter_map(|line| line.trim().trim_start_matches("- ").strip_prefix("uses: "));

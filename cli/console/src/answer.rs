@@ -26,7 +26,7 @@ pub struct Policy {
     pub rules: Vec<Rule>,
 }
 
-/// What stands for a secret that a gateway does not tell.
+/// Shown for a secret whose hash a gateway does not report.
 pub const UNKNOWN: &str = "unknown";
 
 impl Policy {
@@ -103,7 +103,7 @@ pub struct Count {
     /// Units that the answering worker holds reserved, or for a global rule its gateway leased.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reserved: Option<u64>,
-    /// The actor as a list of the most refused shows it, if that hides a value.
+    /// The actor as a list of the most refused actors shows it, if that hides a value.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub actor: Option<BTreeMap<String, String>>,
 }

@@ -183,7 +183,7 @@ impl Question {
         }
     }
 
-    /// What follows the path of `inspect`: all but the actor.
+    /// The URL below the path of `inspect`, without the actor.
     fn target(&self) -> String {
         let mut query = Pairs::default();
         match self {
@@ -206,7 +206,7 @@ impl Question {
         [self.name(), if query.0.is_empty() { "" } else { "?" }, &query.0].concat()
     }
 
-    /// Of whom a question is.
+    /// The actor that a question is about.
     fn of(&self) -> Option<&Target> {
         match self {
             Self::Policy | Self::Rates { .. } | Self::Top { .. } => None,
@@ -215,7 +215,7 @@ impl Question {
         }
     }
 
-    /// The header with the actor, whose value may be a secret: access logs have the query.
+    /// The header with the actor, because access logs record the query, and it may be a secret.
     fn actor(&self) -> Option<HeaderValue> {
         let mut pairs = Pairs::default();
         self.of()?.actor.iter().for_each(|(name, value)| pairs.add(name, value));
@@ -253,7 +253,7 @@ pub enum Failure {
     /// A larger answer than any of Diana's.
     #[error("the answer is larger than {} MiB", LARGEST_ANSWER >> 20)]
     TooLarge,
-    /// Somebody else has answered. A gateway passes questions on from addresses that may not ask.
+    /// Another server has answered: a gateway forwards questions from addresses that may not ask.
     #[error(
         "`inspect` does not answer (status {0}): check its path, and whether `allow` has this address. Whoever answered \
          has the token now"

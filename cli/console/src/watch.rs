@@ -22,7 +22,7 @@ pub const SECONDS: u32 = 60;
 /// The least time between two questions to one gateway. Pages ask once a second.
 const INTERVAL: Duration = Duration::from_millis(500);
 
-/// The same if somebody else has answered, or the token is wrong.
+/// The same if another server has answered, or the token is wrong.
 const RETRY: Duration = Duration::from_secs(30);
 
 /// How long a page waits for a slow gateway. Then it shows what the others have answered.
@@ -52,7 +52,7 @@ struct State {
     is_asking: bool,
     asked: Option<Instant>,
     answered: Option<Instant>,
-    /// The status of somebody else's answer, or 401 of a wrong token.
+    /// The status of another server's answer, or 401 for a wrong token.
     foreign: Option<u16>,
     seen: Seen,
 }

@@ -73,7 +73,7 @@ pub fn warnings(document: &Document, model: &Model, found: &mut Vec<Finding>) {
     Findings::new(document.content(), found).add(code::TRUSTED_HOPS, &hops.value.range, message, Some(&hint));
 }
 
-/// Networks of those who may use `inspect` in which a proxy may stand whose clients have its address,
+/// Finds private networks in `inspect.allow`: a proxy there gives its address to all its clients,
 /// because no proxy is trusted.
 fn shared_addresses(model: &Model, findings: &mut Findings) {
     let allow = model.root.get("inspect").and_then(|inspect| inspect.get("allow"));
@@ -90,7 +90,7 @@ fn shared_addresses(model: &Model, findings: &mut Findings) {
     }
 }
 
-/// Whether a network of several addresses has private ones, where proxies stand.
+/// Whether a network of several addresses contains private ones, where proxies stand.
 fn may_have_proxies(network: &str) -> bool {
     let Ok(network) = Network::parse(network) else { return false };
     let within = |private: &str| {

@@ -53,7 +53,7 @@ pub enum Command {
     Diff,
 }
 
-/// An actor, and perhaps the one rule that is asked.
+/// An actor, and optionally the only rule to ask.
 #[derive(Clone, Debug, clap::Args)]
 pub struct Who {
     /// The rule's name; without it, all rules that count the actor

@@ -90,7 +90,7 @@ impl Differences {
     }
 }
 
-/// Whether a value may not be that of the other gateways: two that are unknown may differ.
+/// Whether a value may differ from those of the other gateways, as two unknown ones may.
 fn is_other(value: &str, usual: &str) -> bool {
     value != usual || value == UNKNOWN
 }

@@ -7,15 +7,15 @@ use diana_document::quoted;
 use diana_replay::printable::printable;
 use serde_json::{Value, json};
 
-/// What a rule of a gateway, by its place, has counted.
+/// What a rule has counted in the gateway with this index.
 pub struct Found {
     pub rule: String,
     pub place: usize,
     pub answer: Result<Count, Failure>,
 }
 
-/// The rules of any gateway that count this actor or everybody, in the order of the documents: what
-/// to ask each, and the places of the gateways that have the rule.
+/// The rules of any gateway that count this actor or everybody, in the order of the documents: the
+/// query for each, and the indices of the gateways that have the rule.
 pub fn questions(policies: &[Result<Policy, String>], target: &Target) -> Vec<(Target, Vec<usize>)> {
     let mut questions: Vec<(Target, Vec<usize>)> = Vec::new();
     for (place, policy) in policies.iter().enumerate() {

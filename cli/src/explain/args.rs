@@ -73,7 +73,7 @@ pub struct Args {
     pub output: Output,
 }
 
-/// What the line of a log says itself.
+/// The options that the line of a log replaces.
 const OF_A_REQUEST: [&str; 14] = [
     "method",
     "url",

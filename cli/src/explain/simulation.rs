@@ -69,7 +69,7 @@ pub fn run(document: &Document, incoming: &Incoming) -> Result<Simulation> {
     Ok(simulation)
 }
 
-/// Decides about the request of a line of a log, after those before it. Returns also the request.
+/// Decides about the request of a line of a log, after those before it. Also returns the request.
 pub fn of_line(
     document: &Document,
     log: &Path,

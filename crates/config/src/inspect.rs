@@ -35,11 +35,11 @@ pub struct InspectOptions {
     pub customer: Option<Box<str>>,
 }
 
-/// Whoever sends it may ask.
+/// A token whose sender may ask questions.
 pub struct Token {
     /// The name in the log; empty for the only token.
     pub name: Box<str>,
-    /// Whether whoever sends it may change nothing.
+    /// Whether the token allows no changes.
     pub only_reads: bool,
     value: Box<str>,
 }
@@ -68,8 +68,8 @@ impl InspectOptions {
         self.allow.iter().any(holds)
     }
 
-    /// The token in the value of `authorization`. The time of the comparison depends on the lengths
-    /// alone.
+    /// The token in the value of `authorization`. The time of the comparison depends only on the
+    /// lengths.
     #[must_use]
     pub fn token(&self, authorization: &[u8]) -> Option<&Token> {
         let (scheme, sent) = authorization.split_at_checked(BEARER.len())?;
@@ -77,7 +77,7 @@ impl InspectOptions {
             let differences = sent.iter().zip(token.value.as_bytes()).fold(0, |all, (a, b)| all | (a ^ b));
             sent.len() == token.value.len() && std::hint::black_box(differences) == 0
         };
-        // Each is compared, whichever is right.
+        // Compares all, so that the time does not show which one matches.
         let found =
             self.tokens.iter().fold(None, |found, token| if is_sent(token) { Some(token) } else { found });
         found.filter(|_| scheme.eq_ignore_ascii_case(BEARER))

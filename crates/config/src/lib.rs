@@ -254,7 +254,7 @@ pub struct Source<'a> {
 }
 
 impl<'a> Source<'a> {
-    /// This document with this secret, for a tool: of `{env: …}` it reads the name only.
+    /// This document with this secret, for tools: they read only the name of `{env: …}`.
     #[must_use]
     pub fn new(document: &'a [u8], secret: &'a Secret) -> Source<'a> {
         Source { document, secret, max_enforce: Enforce::EVERYBODY, variables: variables::anything }

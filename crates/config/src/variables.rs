@@ -1,12 +1,12 @@
 //! `{env: NAME}` in place of a secret: a variable of the gateway's environment. Only the document
-//! that comes with the gateway's own configuration may name one: a document server or a route could
-//! otherwise send the gateway's other variables to a cluster.
+//! in the gateway's own configuration may name one: otherwise a document server or a route could
+//! send the gateway's other variables to a cluster.
 
 use diana_document::{Error, Value};
 
 /// The keys of secrets.
 const SECRETS: [&str; 3] = ["secret", "password", "token"];
-/// The key of secrets with names of their own.
+/// The key of an object that maps names to secrets.
 const NAMED: &str = "tokens";
 /// The keys of objects with secrets.
 const PARENTS: [&str; 5] = ["store", "redis", "inspect", "access_log", NAMED];
@@ -19,13 +19,13 @@ const MISSING: &str = "the gateway's environment has no such text; a proxy-wasm 
 /// Finds a variable by its name.
 pub type Lookup = fn(&str) -> Option<String>;
 
-/// Finds any variable, for tools that have not the gateway's environment.
+/// Finds any variable, for tools without the gateway's environment.
 pub(super) fn anything(name: &str) -> Option<String> {
     Some([name, "-in-the-environment-of-the-gateway"].concat())
 }
 
 /// Replaces each `{env: NAME}` of a secret by the variable's text, without the line break at its
-/// end. The error names the first that cannot be replaced.
+/// end. The error names the first variable that cannot be read.
 ///
 /// ```
 /// use diana_config::fill_in;
@@ -44,7 +44,7 @@ pub fn fill_in(value: &mut Value, lookup: Lookup) -> Result<(), Error> {
     fill(value, false, lookup).map_err(|(path, why)| Error { path, why: why.into(), key: None })
 }
 
-/// Fails with the place below `value`, and why.
+/// The error is the path below `value`, and why.
 fn fill(value: &mut Value, has_names: bool, lookup: Lookup) -> Result<(), (String, &'static str)> {
     let Value::Object(entries) = value else { return Ok(()) };
     for (key, child) in entries {

@@ -51,8 +51,8 @@ pub trait Host: Copy + 'static {
         Secret::Unsupported
     }
 
-    /// The largest part of their actors for which the rules and the deny list of any document refuse
-    /// now; only while a plugin is configured.
+    /// The largest part of their actors for which rules and deny lists may refuse now. Valid only
+    /// while a plugin is configured.
     fn max_enforce(self) -> Enforce {
         Enforce::EVERYBODY
     }

@@ -20,7 +20,7 @@ use log::{Level, log};
 use std::cell::Cell;
 use std::env;
 
-/// A document of the gateway's own, with all that the gateway gives to it.
+/// The gateway's own document, with all that the gateway gives to it.
 pub(super) fn source<'a>(document: &'a [u8], secret: &'a Secret, max_enforce: Enforce) -> Source<'a> {
     let variable = |name: &str| env::var(name).ok();
     Source::new(document, secret).with_variables(variable).refusing_at_most(max_enforce)

@@ -56,7 +56,7 @@ const ROUNDS: u32 = 16;
 
 const DIRECTORY: &[u8] = b"diana/top";
 
-/// Distinguishes the format of the values from others: a rule has other keys in each.
+/// Identifies the format of the values: a rule has other keys in each format.
 const FORMAT: u8 = 1;
 
 /// What actors are ranked by.
@@ -458,7 +458,7 @@ fn read_value<'b>(bytes: &'b [u8], text: &dyn Fn(&[u8]) -> String) -> Option<(St
     let is_cut = *length == CUT;
     let size = if is_cut { MAX_VALUE } else { usize::from(*length) };
     let (value, after) = after.split_at_checked(size)?;
-    // A character that the cut has split is left out.
+    // Drops a character that the cut has split.
     let whole = str::from_utf8(value).map_err(|why| (why.error_len(), why.valid_up_to()));
     let value = match whole {
         Err((None, end)) if is_cut => part(value, ..end),
@@ -469,8 +469,7 @@ fn read_value<'b>(bytes: &'b [u8], text: &dyn Fn(&[u8]) -> String) -> Option<(St
     Some((text, after))
 }
 
-/// The names and the texts of what [`write_actor`] has written, and the customer's name behind
-/// them.
+/// The names and the texts that [`write_actor`] has written, and the customer's name behind them.
 #[cold]
 #[inline(never)]
 fn read_actor(

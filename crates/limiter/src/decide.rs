@@ -5,14 +5,14 @@
 //!   limits: which apply to the request
 //!   resolve: the actor of each group, and what the request asks of each rule; or the checks of an
 //!        │   earlier request with the same actors
-//!   known cells: all refused  ── still refused ─────────────► Reject, no store is asked
-//!        │       all reserved ── the reservations pay ──────► Pass, no store is asked
+//!   known cells: all cached   ── one still refuses ─────────► Reject, without a store
+//!        │       all reserved ── the reservations pay ──────► Pass, without a store
 //!   check: open each group's cell, and judge by its rules
 //!        │                    ── one refuses ───────────────► Reject, nothing is charged
 //!        │all admit           ── a global store has to answer ► Query: `suspend`, then `conclude`
 //!   commit group 1, 2, … n    ── swap lost: open and check again ─┬─ admits: commit again
 //!        │all stored                                              └─ refuses: refund 1 … k, Reject
-//!   finish: keep what may be refunded
+//!   finish: keep refundable charges
 //!        ▼
 //!      Pass, or Delay
 //! ```
@@ -43,7 +43,7 @@ use global::GlobalRefusalCache;
 #[derive(Debug, Default)]
 pub(crate) struct Decider {
     pub(crate) decision: Decision,
-    /// What the last request was charged and may be refunded.
+    /// The charges of the last request that may be refunded.
     pub(crate) charges: Charges,
     pub(crate) checks: Checks,
     limits: Vec<usize>,
@@ -100,7 +100,7 @@ impl Decider {
         pending
     }
 
-    /// Forgets the request before.
+    /// Forgets the previous request.
     fn clear(&mut self, cache: &mut WorkerCache) {
         cache.fast_path.take_back(&mut self.decision, &mut self.checks);
         self.decision.clear();
@@ -119,7 +119,7 @@ impl Decider {
             let mut has_to_ask = checks.lack_lease() || checks.are_unanswered();
             if !has_to_ask {
                 is_refused = !checks.commit(rules, &mut cache.cells, context, events);
-                // Another worker has used up a lease just now: the global store has to decide.
+                // Another worker has just used up a lease: the global store has to decide.
                 has_to_ask = is_refused && checks.lack_lease();
             }
             if has_to_ask {
@@ -144,7 +144,7 @@ impl Decider {
         }
     }
 
-    /// Makes the outcome, and keeps what may be refunded.
+    /// Sets the outcome, and keeps the charges that may be refunded.
     fn finish(&mut self, is_refused: bool, cache: &mut WorkerCache, context: &Context) {
         let Decider { decision, charges, checks, .. } = self;
         let Decision { checks: rules, events, .. } = decision;

@@ -95,9 +95,9 @@ pub struct ActorCount {
 }
 
 impl Target {
-    /// Finds the rule that `parameter("rule")` names, and its actor by `actor` of the name of each
-    /// of the rule's actors. `actor("ip")` is a client whose requests lack the actor, if the rule
-    /// then counts by address, and `parameter("plan")` names a plan. The error is a message for
+    /// Finds the rule that `parameter("rule")` names, and its actor, whose values `actor` returns
+    /// by their names. `actor("ip")` is a client whose requests lack the actor, if the rule then
+    /// counts by address, and `parameter("plan")` names a plan. The error is a message for
     /// people.
     pub fn find(
         worker: &Worker<impl Store>,

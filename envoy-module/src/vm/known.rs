@@ -126,8 +126,8 @@ impl<H: Host + From<&'static Vm<H>>> Vm<H> {
     }
 
     /// Makes the document of a route over the listener's known to the filter. `before` is the root
-    /// that the documents had when Envoy gave something else. Returns the root; `None` if the documents do not
-    /// fit.
+    /// that the documents had when Envoy gave something else. Returns the root; `None` if the
+    /// documents do not fit.
     fn configure_route(
         &'static self,
         config: &FilterConfig,

@@ -31,7 +31,8 @@ const DOCUMENT: &str = r#"{
 const LONGEST: usize = 100_000;
 
 /// Nobody but who has the token from the right address gets an answer, and who lacks only the token
-/// gets 401. An answer is JSON of bounded length and does not contain the token, and no question makes the filter panic.
+/// gets 401. An answer is JSON of bounded length and does not contain the token, and no question
+/// makes the filter panic.
 pub fn run(bytes: &[u8]) {
     let mut lines = bytes.splitn(4, |byte| *byte == b'\n');
     let digit = lines.next().and_then(|line| line.first()).map_or(0, |digit| digit & 15);

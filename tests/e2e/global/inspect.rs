@@ -95,7 +95,7 @@ fn every_gateway_reads_and_changes_the_one_count() {
     let (_, ended) = ask(other, "POST", "penalty?rule=penalty&user=ann");
     assert_eq!((&ended["penalty_ms"], &ended["used"]), (&json!(0), &json!(1)), "{ended}");
 
-    // Under no plan, also of a plan.
+    // A question without a plan also finds the penalty of a plan.
     let gold = [("x-user-id", "ann"), ("x-plan", "gold")];
     (0..8).for_each(|_| _ = one.get("/plan", &gold).unwrap());
     let seen = |plan: &str| {
@@ -106,8 +106,8 @@ fn every_gateway_reads_and_changes_the_one_count() {
     assert_eq!(ask(other, "POST", "penalty?rule=plan&user=ann").0, 200);
     assert_eq!([seen("&plan=gold"), seen("")], [(1, false); 2]);
 
-    // What the gateways hold leased counts as used, and nothing else that is not used does. Other
-    // workers give back what they have reserved of a lease within 100 ms.
+    // Of the units that were not admitted, only leased ones count as used. Other workers return
+    // what they have reserved of a lease within 100 ms.
     let admitted = passed(&mut all, "/leased", "ann", 8) as u64;
     let leased = |gateway, name| ask(gateway, "GET", "actor?rule=leased&user=ann").1[name].as_u64().unwrap();
     let seen = || (leased(one, "used"), leased(one, "reserved") + leased(other, "reserved"));

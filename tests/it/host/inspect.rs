@@ -50,8 +50,8 @@ fn send(
     (status, serde_json::from_str(&body).unwrap_or_else(|error| panic!("{error}: {body}")))
 }
 
-/// Gateways with different secrets count apart, in one Redis, so the log and `GET policy` tell them
-/// apart, without telling the secret.
+/// Gateways with different secrets count apart in one Redis, so the log and `GET policy` show a
+/// fingerprint of the secret.
 #[test]
 fn the_policy_shows_the_secret_of_the_store_as_the_log_does() {
     let of = |secret: &str| {
@@ -98,7 +98,7 @@ fn an_actor_comes_in_the_header_or_in_the_query() {
         Err("\"expected `user=VALUE`\"".into())
     );
 
-    // No parameter is taken for an actor, and no actor for a parameter.
+    // A parameter is never taken for an actor, nor an actor for a parameter.
     assert_eq!(used("GET", "actor?rule=odd", "amount=a%26b&rule=c"), Ok(1));
     let (_, granted) = send(
         &gateway,
@@ -317,12 +317,12 @@ fn a_secret_is_shown_as_a_hash() {
     assert!(hash.len() == 17 && hash.starts_with('#'), "{hash}");
     assert!(!gateway.world.holds(b"k-4711"), "not in the shared data either");
     assert!(only.get("name").is_none(), "{only}");
-    // Whoever knows the value finds its hash in the list.
+    // An operator who knows the value finds its hash in the list.
     let (_, count) = ask(&gateway, 1, "actor?rule=per-key&apikey=k-4711&user=ann");
     assert_eq!(count["actor"], only["actor"], "{count}");
 }
 
-/// A claim of the bearer token names the customer of a hidden value, and only of such a one.
+/// A claim of the bearer token names the customer, but only if the value is hidden.
 #[test]
 fn a_claim_names_the_customer_behind_a_hash() {
     let rules = json!([

@@ -22,7 +22,7 @@ pub const ALL: &[(&str, Test)] = &[
 
 const QUOTA: usize = 60;
 
-/// A document for both versions. `dialect` is for the version before.
+/// A document for both versions. The previous one needs `dialect`.
 fn document() -> Value {
     let rule = |name: &str, scope: Value| {
         let mut rule = json!({"name": name, "actor": "user", "algo": "W", "rpu": QUOTA, "unit": "7d"});
@@ -53,7 +53,7 @@ fn start(shell: Shell, filter: &Files, bridge: &Files, redis: SocketAddr) -> Res
     Gateway::start(config)
 }
 
-/// How many of `count` requests of `ann` pass. Each other one is a refusal.
+/// How many of `count` requests of `ann` pass; all others are refused.
 fn passed(gateway: &Gateway, path: &str, count: usize) -> Result<usize> {
     let mut passed = 0;
     for _ in 0..count {
@@ -101,7 +101,7 @@ fn native_side_by_side(versions: &Versions) -> Result<()> {
     side_by_side(Shell::Native, versions)
 }
 
-/// A rolling upgrade and its way back admit up to two quotas, and no more.
+/// A rolling upgrade and its rollback admit at most two quotas.
 fn side_by_side(shell: Shell, versions: &Versions) -> Result<()> {
     let (redis, Versions { before, here }) = (Redis::start()?, versions);
     let bridge = |files| if shell == Shell::Native { files } else { here };

@@ -48,8 +48,7 @@ fn a_gateway_that_is_down_is_shown_and_the_others_go_on() {
     assert_eq!(browser.resolved("document.querySelector('#trouble').hidden"), Value::Bool(true));
 }
 
-/// An upstream, to which a gateway passes what it does not answer, is no gateway, also if it writes
-/// JSON.
+/// An upstream that answers in place of the gateway is no gateway, even if it writes JSON.
 #[test]
 fn an_upstream_is_not_taken_for_a_gateway() {
     let upstream = Fake::start();

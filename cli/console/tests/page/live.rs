@@ -61,7 +61,7 @@ fn gateways_that_differ_are_marked() {
     assert_eq!(cells(1), ["answers", "ad62478a83fc1f92 local document", "0.2.0", "87a3 differs"]);
     assert_eq!(cells(2), ["answers", "0000000000000001 differs local document", "0.2.0", "d0c4"]);
     assert!(row(&browser, "rule-rows", "per-user")[1].starts_with("100 a minute or 200 a minute differs"));
-    // Two secrets that no gateway tells may be two.
+    // Two unknown secrets may differ.
     for gateway in &gateways {
         gateway.state().policy.as_object_mut().unwrap().remove("store_secret");
     }
@@ -83,7 +83,7 @@ fn gateways_that_differ_are_marked() {
 #[test]
 fn only_whole_values_can_be_looked_up() {
     let (one, other) = (Fake::start(), Fake::start());
-    // A gateway without a store has hashes of its own.
+    // The hashes of a gateway without a store differ from others.
     other.state().policy["store_secret"] = json!(null);
     for gateway in [&one, &other] {
         gateway.state().top = json!({"rule": "per-user", "actors": [
@@ -125,7 +125,7 @@ fn only_whole_values_can_be_looked_up() {
         "document.querySelector('#top-rows tr.chosen')?.textContent.includes('#0123456789abcdef Acmeunder the secret d0c4')",
     );
     assert_eq!(browser.resolved("document.querySelectorAll('#top-rows tr.chosen').length"), json!(1));
-    // With the secret in common the sum is one.
+    // Gateways with the same secret share one sum.
     other.state().policy["store_secret"] = json!("d0c4");
     until(&browser, "document.querySelectorAll('#top-rows tr').length === 5");
     assert_eq!(row(&browser, "top-rows", "user=#0123456789abcdef Acmeunder the secret d0c4")[1], "60");
@@ -180,7 +180,7 @@ fn stores_and_the_most_refused_are_listed() {
     assert_eq!(browser.resolved("document.querySelector('#top-panel').hidden"), json!(true));
 }
 
-/// Refusals are the product working: only errors have the colour of an alarm.
+/// Refusals are normal: only errors have the alarm colour.
 #[test]
 fn refusals_are_no_alarm() {
     let gateway = Fake::start();
@@ -209,7 +209,7 @@ fn one_rule_is_chosen_everywhere() {
     until(&browser, &format!("{chosen} === '{user}'"));
     gateway.state().rates = rates(1, 2);
     until(&browser, &format!("{chosen} === '{ip}'"));
-    // It does not move while somebody looks at it.
+    // The chart does not change its rule while somebody looks at it.
     gateway.state().rates = rates(3, 2);
     until(&browser, "document.querySelector('#total-refused').textContent === '1.0'");
     assert_eq!(browser.resolved(chosen), json!(ip));
@@ -230,7 +230,7 @@ fn one_rule_is_chosen_everywhere() {
     until(&browser, "document.querySelector('#plot-text').textContent.startsWith('per-ip, ')");
     until(&browser, r#"document.querySelector('#top-rows tr')?.dataset.id.startsWith('["per-ip"')"#);
     assert!(gateway.asked("GET top").iter().any(|asked| asked.starts_with("GET top?rule=per%2Dip&")));
-    // So is an actor. Another rule has another one, whose count nobody has asked for.
+    // The same holds for an actor. A rule that counts another actor shows no count.
     browser.click("#top-rows button");
     until(&browser, "document.querySelector('#top-rows tr').classList.contains('chosen')");
     until(&browser, "document.querySelector('#found-title').textContent === 'per-ip, ip=192.0.2.7'");
@@ -267,7 +267,8 @@ fn labels_of_the_chart_touch_no_bar() {
     }
 }
 
-/// The worker that answers may not have called a store that is down, but calls count for all.
+/// The worker that answers may not have called a store that is down, but failed calls count for all
+/// workers.
 #[test]
 fn a_store_whose_calls_all_fail_is_down() {
     let gateway = Fake::start();
@@ -277,7 +278,7 @@ fn a_store_whose_calls_all_fail_is_down() {
     let other = Fake::start();
     let console = Running::start(&[&gateway.url(), &other.url()]);
     let browser = open(&console);
-    // A gateway that does not tell its secret does not differ by it.
+    // A gateway with an unknown secret is not marked as different.
     until(
         &browser,
         "document.querySelector('#headline').textContent === 'Redis is down: 1 gateway decides alone'",

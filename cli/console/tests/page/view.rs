@@ -43,7 +43,7 @@ pub fn text(browser: &Browser, selector: &str) -> String {
     text.as_str().unwrap().to_owned()
 }
 
-/// Whether an element has the colour of what needs an operator.
+/// Whether an element has the alarm colour.
 pub fn is_alarm(browser: &Browser, selector: &str) -> bool {
     let script = format!(
         "const alarm = document.createElement('p');

@@ -9,7 +9,7 @@
 //! ```
 //!
 //! Parameters are in the query, because Envoy delivers no body to a filter that has not yet passed
-//! the headers on; the actor may be in a header, because access logs have the query.
+//! the headers on; the actor may be in a header, because access logs record the query.
 
 mod rates;
 mod top;
@@ -56,16 +56,16 @@ impl From<Answer> for Reply {
 const HELP: &str = "expected GET policy, actor, rates or top, or POST reset, grant or penalty, as in \
                     `actor?rule=per-user&user=ann`";
 
-/// The header that names the actor, by pairs as in a query.
+/// The header that names the actor, as pairs like those of a query.
 pub const ACTOR_HEADER: &str = "diana-actor";
 
-/// The parameters of questions about an actor, whose names no actor in the query can have.
+/// The parameters of questions about an actor. No actor in the query can have these names.
 const OWN: [&str; 4] = ["rule", "plan", "amount", "for"];
 
-/// Why a request without the right token has no answer.
+/// Why a request without the right token gets no answer.
 pub const WRONG_TOKEN: &str = "the token is wrong, or too many have been wrong within a minute";
 
-/// Stands behind the name of a token that may change nothing.
+/// The mark behind the name of a token that may change nothing.
 pub const ONLY_READS: &str = "` may only read";
 
 /// What a question changes.
@@ -113,8 +113,8 @@ impl WrongTokens {
 }
 
 impl<H: Host> Plugin<H> {
-    /// The answer to the request of the effective stream, if it asks for counts from where it may.
-    /// The client gets it as it would get a refusal. `None`: an ordinary request.
+    /// The answer to the request of the effective stream, which the client gets like a refusal.
+    /// `None`: an ordinary request, which asks nothing or comes from an address that may not ask.
     #[cold]
     #[inline(never)]
     pub(super) fn inspect(&self, request: &Request) -> Option<Decided<H>> {
@@ -336,8 +336,8 @@ impl<H: Host> Plugin<H> {
         Ok(self.actor(&target).into())
     }
 
-    /// What the log calls an actor: by the hash of the access log if that has one, and otherwise by
-    /// one that differs between gateways.
+    /// The name of an actor in the log: the hash of the access log if that has one, otherwise a
+    /// hash that differs between gateways.
     fn name_of(&self, target: &Target) -> String {
         let Configuration { policy, access_log, .. } = &self.configuration;
         let text = target.actor(policy).map(|actor| access_log::escape(actor.raw_values(), usize::MAX));

@@ -1,15 +1,15 @@
-//! The cells that a worker knows: of refused actors, and of busy ones for which it holds a
-//! reservation. Each kind has slots of its own. With one slot for both, the requests of other actors
-//! would push refusals out: next to 1,000 busy actors, 66 of 100 refused ones would ask the store
-//! again, and not 8.
+//! The cells that a worker knows: those of refused requests, and those of busy actors for which it
+//! holds a reservation. Each kind has slots of its own. In common slots, busy actors would evict
+//! refused ones: next to 1,000 busy actors, 66 instead of 8 of 100 refused ones would ask the store
+//! again.
 //!
-//! A *refused* cell is kept for 100 ms, as bytes which its rules check again. The cache therefore
+//! A *refused* cell is kept for 100 ms, as bytes that its rules check again. The cache therefore
 //! answers as the store would, unless another request, a refund or another policy has changed the
 //! cell meanwhile. The worker sees such a change after [`VALID_FOR`] at the latest.
 //!
-//! A *reservation* is quota that the worker charges ahead for a busy actor, and then spends from
-//! memory, which no other worker can. Until the refund, at most two [`VALID_FOR`] after the charge,
-//! other workers may refuse requests for want of it.
+//! A *reservation* is quota that the worker charges ahead for a busy actor and then spends from
+//! memory. The rest is refunded at most two [`VALID_FOR`] after the charge; until then, other
+//! workers may refuse requests unnecessarily.
 //!
 //! ```text
 //!   left in the cell  ████████████████████████████████   a request of a busy actor also charges
@@ -77,7 +77,7 @@ pub(crate) struct CellCache {
     pub(crate) keeps_no_refusals: bool,
 }
 
-/// The cell of a refused actor.
+/// A cell that a refused request has read.
 #[derive(Clone, Debug, Default)]
 struct RefusedCell {
     /// `None`: the slot is free.
@@ -100,7 +100,7 @@ pub(crate) struct BusyCell {
     /// The cell with the charges of this worker's requests only, and without the reservation.
     pub(crate) cell: Vec<u8>,
     /// One for each demand of the request that reserved, with its quota: only requests with these
-    /// quotas spend the reservation. None without a reservation.
+    /// quotas spend the reservation. Empty without a reservation.
     pub(crate) reservations: Vec<(PlacedQuota, Reservation)>,
 }
 
@@ -111,12 +111,12 @@ impl BusyCell {
         quotas.eq(rules.iter().map(|rule| &rule.demand.quota))
     }
 
-    /// Returns what is not spent to the actor's `cell`, by the quotas that have reserved it.
+    /// Returns unspent units to the actor's `cell`, by the quotas that reserved them.
     pub(crate) fn release(&self, cell: &mut [u8], now: Time) {
         self.reservations.iter().for_each(|(quota, reservation)| quota.release(cell, now, reservation));
     }
 
-    /// The rules of these checks get back what they spent, and the cell is as it was `before`.
+    /// Returns what the rules of these checks spent, and restores the cell to `before`.
     pub(crate) fn undo<'r>(&mut self, before: &[u8], spent: impl Iterator<Item = &'r RuleCheck>) {
         debug_assert_eq!(self.cell.len(), before.len(), "another cell");
         self.cell.clear();
@@ -166,18 +166,17 @@ impl CellCache {
         self.refused.get(id.slot()).filter(|slot| slot.id == Some(id))
     }
 
-    /// Whether the cell of this actor is known as refused, however long ago.
+    /// Whether this cell is cached from a refused request, however old.
     pub(crate) fn is_refused(&self, id: CellId) -> bool {
         self.find_refused(id).is_some()
     }
 
-    /// The cell of this refused actor, if it was read less than [`VALID_FOR`] before `now`.
+    /// The cell from a refused request, if it was read less than [`VALID_FOR`] before `now`.
     pub(crate) fn refused(&self, id: CellId, now: Time) -> Option<&[u8]> {
         self.find_refused(id).filter(|slot| is_fresh(slot.read_at, now)).map(|slot| &*slot.cell)
     }
 
-    /// Keeps the cell of a refused actor, which was read at `now`, in place of that of another
-    /// actor with the same slot.
+    /// Keeps a cell that a refused request read at `now`, in place of another cell in its slot.
     pub(crate) fn refuse(&mut self, id: CellId, now: Time, cell: &[u8]) {
         if self.keeps_no_refusals {
             return;
@@ -207,7 +206,7 @@ impl CellCache {
         !self.listed.is_empty()
     }
 
-    /// Notes a request of this actor at `now`. Returns whether the actor is busy, and its slot has
+    /// Notes a request of this actor at `now`. Returns whether the actor is busy and its slot has
     /// room for a reservation.
     pub(crate) fn is_busy(&mut self, id: CellId, now: Time) -> bool {
         if self.reserves_nothing {
@@ -299,7 +298,7 @@ fn is_fresh(read_at: Time, now: Time) -> bool {
 }
 
 /// Reserves a part of what is left, by every rule or by none. `reservations` gets one for each
-/// rule; if one of them cannot, `reservations` is empty and the cell is not to be stored as it is.
+/// rule; if a rule cannot reserve, `reservations` is empty and `cell` must not be stored.
 pub(crate) fn reserve(
     rules: &[RuleCheck],
     remaining: u64,

@@ -25,7 +25,7 @@ pub(crate) struct OpenCell {
     is_dirty: bool,
     /// The bytes that rules check and charge: the states of the group, in its own order.
     copy: Vec<u8>,
-    /// The same with reserved units, as it is stored.
+    /// The same with reserved units, as stored.
     with_reserved: Vec<u8>,
     /// One reservation for each check, with its quota, or none.
     reservations: Vec<(PlacedQuota, Reservation)>,
@@ -42,12 +42,12 @@ enum OpenState {
     /// The worker's reservation has paid, and the request is charged to the worker's own cell.
     Spent,
     Open(Entry),
-    /// The set is full of actors that are refused, and this actor has no cell. The copy is new.
+    /// The set is full of refused actors, and this actor has no cell. The copy is new.
     Full(SetFull),
 }
 
 impl OpenCell {
-    /// Closes the cell, and keeps its buffers. A cell that is not opened again was read at no time.
+    /// Closes the cell, and keeps its buffers.
     pub(crate) fn close(&mut self) {
         (self.state, self.at) = (OpenState::Failed, Time::ZERO);
     }
@@ -72,7 +72,7 @@ impl OpenCell {
         self.at
     }
 
-    /// Why the actor has no cell, if its set is full of actors that are refused.
+    /// Why the actor has no cell, if its set is full of refused actors.
     pub(crate) fn set_full(&self) -> Option<SetFull> {
         match self.state {
             OpenState::Full(set_full) => Some(set_full),
@@ -90,7 +90,7 @@ impl OpenCell {
         if self.is_failed() { &mut [] } else { &mut self.copy }
     }
 
-    /// Opens a copy of a cell that the worker knows.
+    /// Opens a copy of a cached cell.
     pub(crate) fn open_copy(&mut self, cell: &[u8], rules: &[RuleCheck], now: Time) -> &mut [u8] {
         self.at = now;
         self.undo_spending(cell);
@@ -103,7 +103,7 @@ impl OpenCell {
         (self.state, self.at, self.is_dirty) = (OpenState::Spent, now, false);
     }
 
-    /// The worker's cell is again as it was before the reservation has paid.
+    /// Restores the worker's cell as it was before the reservation paid.
     pub(crate) fn undo_spending(&mut self, before: &[u8]) {
         self.state = OpenState::Copied;
         self.copy.clear();
@@ -125,7 +125,7 @@ impl OpenCell {
     }
 
     /// Opens a loaded cell. Reservations of this worker that were not spent go back to the cell.
-    /// Returns whether a loaded cell was there.
+    /// Returns `false` if none was loaded.
     pub(crate) fn open(&mut self, actor: CellActor, now: Time, cells: &CellCache, context: &Context) -> bool {
         let set = match replace(&mut self.state, OpenState::Failed) {
             OpenState::Loaded(set) => set,

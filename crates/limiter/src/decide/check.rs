@@ -1,12 +1,10 @@
-//! The checks of a request, one for each group that counts it, and how those in cells of this
-//! gateway are made: the verdicts of the group's rules, the charge, and the refusals that count
-//! toward penalties. [`global`](super::global) has those in global stores.
+//! The checks of a request, one for each group that counts it. Here are those in cells of this
+//! gateway; [`global`](super::global) has those in global stores.
 //!
-//! A check charges the worker's copy of a cell; a commit stores the copy. The charge of a refused
-//! request is therefore undone: if nothing is stored yet, the copies are dropped
-//! ([`Checks::withdraw`]); if another worker was faster and a later group now refuses, the stored
-//! groups are refunded ([`Checks::commit`]); and what a reservation has paid, which is charged to the
-//! worker's own cell, goes back to the reservation ([`Checks::undo_spending`]).
+//! A check charges the worker's copy of a cell; a commit stores the copy. If the request is
+//! refused, copies that are not stored are dropped ([`Checks::withdraw`]). If a swap is lost and a
+//! later group now refuses, the stored groups are refunded ([`Checks::commit`]). What a reservation
+//! has paid goes back to the reservation ([`Checks::undo_spending`]).
 //!
 //! The clock is read after loading and before storing, so a cell dated in the future can only mean
 //! that the clock stepped back.
@@ -32,7 +30,7 @@ use std::sync::Arc;
 /// allocates nothing.
 #[derive(Debug, Default)]
 pub(crate) struct Checks {
-    /// Behind the first `len` are checks of earlier requests.
+    /// The first `len` are the request's; the others are kept for their memory.
     all: Vec<GroupCheck>,
     len: usize,
 }
@@ -43,9 +41,9 @@ pub(crate) struct GroupCheck {
     /// The group in the role in which it counts the request.
     pub(crate) group: Arc<RuleGroup>,
     pub(crate) request: GroupRequest,
-    /// Where the checks of its rules stand in the decision.
+    /// The indices of its rules' checks in the decision.
     pub(super) rules: Range<usize>,
-    /// `None`: only a cell of this gateway counts the group.
+    /// `None`: the group is local.
     pub(crate) store: Option<StoreCheck>,
     pub(super) cell: OpenCell,
     verdict: GroupVerdict,
@@ -70,37 +68,37 @@ impl Checks {
         self.all.truncate(KEPT);
     }
 
-    /// Takes the checks of the request, without the memory behind them.
+    /// Takes the request's checks, without those kept for their memory.
     pub(crate) fn take_used(&mut self) -> Checks {
         let len = self.len.min(self.all.len());
         self.len = 0;
         Checks { all: self.all.drain(..len).collect(), len }
     }
 
-    /// The next check, of `group`. It is not yet one of the request's.
+    /// Prepares the check of `group` that [`Checks::add_prepared`] adds.
     pub(crate) fn prepare(&mut self, group: &Arc<RuleGroup>) -> Option<&mut GroupCheck> {
         if self.len == self.all.len() {
             self.all.push(GroupCheck::new(group));
         }
         let check = self.all.get_mut(self.len)?;
-        // A bug may have ended an earlier request half-way.
+        // A panic may have interrupted an earlier request.
         check.end();
         check.group = Arc::clone(group);
         Some(check)
     }
 
-    /// The check that was prepared becomes one of the request's.
+    /// Adds the prepared check to the request's.
     pub(crate) fn add_prepared(&mut self) {
         self.len = self.len.saturating_add(1);
     }
 
-    /// Those that cells of this gateway count.
+    /// The checks in cells of this gateway.
     fn here(&self) -> impl Iterator<Item = &GroupCheck> {
         self.groups().iter().filter(|check| check.is_here())
     }
 
-    /// Checks the cells that the worker knows as refused, if it knows those of all groups, so that a
-    /// refusal shows the rules that it would show otherwise. Returns whether they refuse the request.
+    /// Checks the cells that the worker has cached from refused requests, if all are cached, so
+    /// that the refusal names the same rules as without the cache. Returns whether they refuse.
     pub(crate) fn refuse_cached(
         &mut self,
         rules: &mut [RuleCheck],
@@ -123,8 +121,8 @@ impl Checks {
     }
 
     /// Pays for the request from the worker's reservations alone, if each group has one that
-    /// suffices. A request that may wait spends no reservation, because the request may leave and
-    /// be refunded.
+    /// suffices. A request that may wait spends no reservation, because it may leave and be
+    /// refunded.
     pub(crate) fn spend(
         &mut self,
         rules: &mut [RuleCheck],
@@ -145,8 +143,7 @@ impl Checks {
         all_pay
     }
 
-    /// Opens and checks every group's cell, but spends from the worker's reservations where these
-    /// suffice.
+    /// Opens and checks every group's cell, or spends from the worker's reservation if it suffices.
     pub(crate) fn check(
         &mut self,
         rules: &mut [RuleCheck],
@@ -192,8 +189,8 @@ impl Checks {
         self.here().any(|check| check.is_leased() && check.refuses())
     }
 
-    /// Commits every group, or none. A group that a reservation has paid needs no swap. Returns
-    /// `false` if a group has lost its swap, and now refuses.
+    /// Commits every group, or none. A group paid by a reservation needs no swap. Returns `false`
+    /// if a group has lost its swap, and now refuses.
     #[must_use]
     pub(crate) fn commit(
         &mut self,
@@ -240,7 +237,7 @@ impl Checks {
         }
     }
 
-    /// No store counts the request, because none can be asked.
+    /// Treats all stores as down.
     pub(crate) fn fail_all(&mut self, rules: &mut [RuleCheck], policy: &Policy) {
         for check in self.groups_mut() {
             match check.on_error(policy) {
@@ -284,7 +281,7 @@ impl GroupCheck {
         self.cell.close();
     }
 
-    /// Ends the check for long, and gives the memory of its cell back.
+    /// Frees the buffers, which a check in the fast-path cache does not need.
     pub(crate) fn shrink(&mut self) {
         (self.cell, self.verdict) = Default::default();
     }
@@ -328,7 +325,7 @@ impl GroupCheck {
     fn spend(&mut self, rules: &mut [RuleCheck], cells: &mut CellCache, now: Time) -> bool {
         let rules = self.rules_mut(rules);
         let Some(held) = cells.spendable(self.id(), now) else { return false };
-        // Plans have quotas of their own, and all else that chooses a quota is the actor's.
+        // Only another plan gives the same actor another quota.
         if self.group.has_plans && !held.serves(rules) {
             return false;
         }
@@ -375,8 +372,8 @@ impl GroupCheck {
                 events.set_full = events.set_full.saturating_add(1);
                 let rule = RuleId::new(group.rules.start.saturating_add(rule));
                 if is_leased || !verdict.refuse_new(rules, cell.bytes_mut(), now, (rule, opens_in)) {
-                    // No rule is enforced for the actor, so it passes uncounted; or the store that
-                    // leases has to decide.
+                    // No rule is enforced for the actor, which passes uncounted, or the global
+                    // store has to decide in place of the lease.
                     cell.close();
                 }
             }
@@ -427,13 +424,13 @@ impl GroupCheck {
         }
     }
 
-    /// The store has failed: the rules do not count the request.
+    /// The store has failed, so the rules do not count the request.
     fn fail(&mut self, rules: &mut [RuleCheck]) {
         self.cell.close();
         self.rules_mut(rules).iter_mut().for_each(|rule| rule.judgement = Judgement::Uncounted);
     }
 
-    /// Puts a check in a cell of this gateway off until the global stores have answered.
+    /// Postpones a check in a cell of this gateway until the global stores have answered.
     pub(crate) fn put_off(&mut self, rules: &mut [RuleCheck]) {
         if self.is_here() {
             self.cell.close();
@@ -441,7 +438,7 @@ impl GroupCheck {
         }
     }
 
-    /// The rules have not judged.
+    /// Clears the rules' judgements.
     pub(crate) fn open(&self, rules: &mut [RuleCheck]) {
         self.rules_mut(rules).iter_mut().for_each(|rule| rule.judgement = Judgement::Open);
     }
@@ -496,9 +493,9 @@ impl GroupCheck {
 }
 
 impl GroupCheck {
-    /// Counts a refusal for each rule with a penalty that refuses, and stores the cell. If another
-    /// worker was faster, counts in the cell as it is by then, so that no refusal is lost. The
-    /// verdicts then include a penalty that runs.
+    /// Counts a refusal for each rule with a penalty that refuses, and stores the cell. If the swap
+    /// is lost, counts in the newer cell, so that no refusal is lost. The verdicts then include a
+    /// running penalty.
     fn count_refusal(
         &mut self,
         rules: &mut [RuleCheck],
@@ -591,7 +588,7 @@ struct CountRefusal<'a, 'c> {
     actor: CellActor<'a>,
     cells: &'a CellCache,
     context: &'a Context<'c>,
-    /// The cell whose verdicts decide. It stays open if the store then fails.
+    /// The cell whose verdicts decide. It stays open if the store fails.
     checked: &'a mut OpenCell,
     /// The cell as loaded after a lost swap.
     newer: OpenCell,
@@ -611,7 +608,7 @@ impl Change for CountRefusal<'_, '_> {
                 return Attempt::Fault;
             }
             if newer.set_full().is_some() {
-                // Meanwhile the actor's cell was evicted, and the set is full of refused actors.
+                // The cell was evicted meanwhile, and the set is full of refused actors.
                 return Attempt::Nothing;
             }
             newer.prepare(rules);

@@ -1,5 +1,5 @@
-//! The actor that a rule counts, for tools that show who is limited, and the fallback decision
-//! about a request whose decision a bug has ended.
+//! The actor that a rule counts, for tools that show who is limited, and fallback decisions after a
+//! panic, for hosts that catch panics.
 
 use super::check::GroupCheck;
 use super::outcome::{Outcome, Reason};
@@ -31,7 +31,7 @@ pub struct CountedActor<'a> {
 }
 
 impl<'a> CountedActor<'a> {
-    /// The actor with this key, of which no request asks anything.
+    /// The actor with this key, without a request.
     pub(crate) fn of(group: &'a RuleGroup, policy: &'a Policy, key: ActorKey<'a>, hash: u64) -> Self {
         CountedActor { group, address: &policy.address, key, hash, cost: 0, has_own_quota: false }
     }
@@ -74,8 +74,8 @@ impl<'a> CountedActor<'a> {
         }
     }
 
-    /// Each actor of the rule with the value as it counts; the address that stands for them; or
-    /// nothing, with an empty value, if requests share a count.
+    /// Each actor of the rule with the value that is counted. If the request lacks the actor, the
+    /// address with its value, which is empty if such requests share a count.
     pub fn named_values(&self) -> impl Iterator<Item = (&'a NamedActor, &'a [u8])> {
         let by_value = self.source() == ActorSource::Actor;
         let (actors, mut key) = match by_value {
@@ -110,7 +110,7 @@ impl Decider {
     }
 
     /// Decides by the lists, by `missing: deny` and by `on_error: deny`, as if all stores were
-    /// down. No rule counts the request. What a bug may have left half-made is dropped.
+    /// down. No rule counts the request. Drops what a panic may have left half-made.
     pub(crate) fn decide_uncounted(&mut self, request: &Request, cache: &mut WorkerCache, context: &Context) {
         self.forget(cache);
         let Decider { decision, checks, limits, matches, .. } = self;
@@ -125,8 +125,8 @@ impl Decider {
         }
     }
 
-    /// Decides without reading the request: refuses it if any rule that is enforced for anybody
-    /// says `on_error: deny`.
+    /// Decides without reading the request: refuses it if a rule with `on_error: deny` is enforced
+    /// for anybody.
     pub(crate) fn decide_unread(&mut self, policy: &Policy, cache: &mut WorkerCache) {
         self.forget(cache);
         if let Some(rule) = first_that_denies(policy)

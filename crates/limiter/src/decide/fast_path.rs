@@ -1,5 +1,5 @@
 //! The fast path: finds the checks of an earlier request with the same limits and raw values, so
-//! that no actor has to be identified and no quota chosen. They are then made like all others.
+//! that `resolve` need not run. The decision then goes on as usual.
 //!
 //! ```text
 //!   raw values ─► fast-path cache ─┬─ known ─► the checks as resolve left them ─┐
@@ -17,18 +17,16 @@ use std::mem::swap;
 use std::sync::Arc;
 
 /// The checks of earlier requests, by the limits that applied and by the actors' raw values. An
-/// entry holds while no quota moves: policy and seed decide the rest, and a new seed clears the
-/// cache.
-/// Requests with the same slot replace each other: if clients choose values with one slot, their
-/// requests take longer, but the decisions stay the same.
+/// entry is valid until a quota moves; a new seed clears the cache. Requests with the same slot
+/// replace each other, so clients that choose such values cost time, but change no decision.
 #[derive(Debug, Default)]
 pub(crate) struct FastPathCache {
     slots: Vec<KnownRequest>,
-    /// What is read of the request.
+    /// The key of the current request.
     key: FastPathKey,
-    /// The slot whose checks the request has, until the next one.
+    /// The slot whose checks the current request uses.
     lent: Option<usize>,
-    /// The slot that is to have the checks of the request.
+    /// The slot that gets the current request's checks when the next request begins.
     awaits: Option<usize>,
     /// Whether the cache stays empty.
     pub(crate) is_off: bool,
@@ -37,14 +35,14 @@ pub(crate) struct FastPathCache {
 /// The checks of requests with the same limits and raw values.
 #[derive(Debug, Default)]
 struct KnownRequest {
-    /// The words of the raw values.
+    /// The words of the key.
     words: [u64; WORDS],
-    /// How many; 0: the slot is free.
+    /// How many words are in use; 0: the slot is free.
     count: usize,
     /// See [`Policy::epoch`].
     epoch: u64,
     limits: Vec<usize>,
-    /// While they are lent, the worker's own memory is here.
+    /// While these are lent, the worker's own are here.
     checks: Checks,
     rules: Vec<RuleCheck>,
 }
@@ -73,7 +71,7 @@ impl FastPathCache {
         true
     }
 
-    /// Takes the checks of the last request, if they were lent or are remembered.
+    /// Puts the last request's checks into their slot, if they were lent or are to be remembered.
     pub(crate) fn take_back(&mut self, decision: &mut Decision, checks: &mut Checks) {
         if let Some(entry) = self.lent.take().and_then(|at| self.slots.get_mut(at)) {
             checks.groups_mut().iter_mut().for_each(|check| check.cell.close());
@@ -86,8 +84,8 @@ impl FastPathCache {
         }
     }
 
-    /// Remembers the checks of the last request if it comes often: if the worker's memory was
-    /// enough for the decision, or if the actors are busy. Actors that come once take no slot.
+    /// Remembers the request's checks if cached refusals decided it, or if all its actors are busy.
+    /// Actors that come once take no slot.
     #[inline(never)]
     pub(crate) fn remember(
         &mut self,
@@ -172,7 +170,7 @@ struct FastPathKey {
     epoch: u64,
 }
 
-/// The values of one request, as far as they are read.
+/// Reads the values of one request.
 struct KeyReader<'a, 'r> {
     policy: &'a Policy,
     request: &'a Request<'r>,

@@ -1,5 +1,4 @@
-//! The checks of groups that global stores count: the stores' replies, or a local group in the
-//! group's place.
+//! The checks of groups that global stores count: by the stores' replies, or by a local group.
 //!
 //! ```text
 //!   StoreCheck ─┬─ the global store is down ─► the fallback group, pass or refuse (on_error)
@@ -7,8 +6,8 @@
 //!               └─ otherwise ───────────────► Pending ─ queries ─► replies ─► conclude
 //! ```
 //!
-//! If one global store of a request has to be asked, all of them are asked at once, so that no
-//! global store has to be asked after another one has answered.
+//! If one global store has to answer, all of the request's stores are queried at once, so that the
+//! request waits for one round trip.
 
 use super::check::{Checks, GroupCheck};
 use super::outcome::Decision;
@@ -24,21 +23,20 @@ use diana_base::widened;
 use std::mem::take;
 use std::sync::Arc;
 
-/// How a global store counts a group.
+/// Who counts a group with `scope: global`: its store, or a local group in its place.
 #[derive(Debug)]
 pub(crate) struct StoreCheck {
     /// The index among the global groups of the limit.
     index: usize,
     /// The hash of the actor.
     hash: u64,
-    /// The actor's cached refusals. They are cached apart by what they depend on: by which rules
-    /// and quotas the group decides, whether they are enforced, and whether the request has to leave headroom.
+    /// The key of the actor's cached replies, which depend on the rules that apply, their quotas
+    /// and modes, and the headroom that the request leaves.
     cached: CellId,
     /// The shard that counts the actor.
     shard: usize,
     state: StoreState,
-    /// Whether the query to the global store also refills the lease: only if the lease does not
-    /// suffice.
+    /// Whether the query also refills the lease, because the lease does not suffice.
     fetches: bool,
 }
 
@@ -50,7 +48,7 @@ enum StoreState {
     Here,
     /// The global store is down, and `on_error` decides.
     Down,
-    /// The reply about each rule, and when the replies came.
+    /// The reply about each rule, and when they came.
     Answered(Vec<RuleReply>, Time),
 }
 
@@ -80,7 +78,7 @@ impl StoreCheck {
 }
 
 impl Checks {
-    /// Those of groups that global stores count, each with its group.
+    /// The checks of global groups, each with its group.
     fn stores<'a>(
         &'a self,
         policy: &'a Policy,
@@ -96,8 +94,8 @@ impl Checks {
         self.groups().iter().any(|check| check.store.is_some())
     }
 
-    /// Brings the rules that have judged into the order of the document, wherever they are counted.
-    /// Those of a lease that does not suffice have not: the global store has to decide.
+    /// Sorts the rules that have judged into the order of the document. A lease that does not
+    /// suffice has not judged, because its global store has to decide.
     pub(crate) fn put_in_order(&self, decision: &mut Decision) {
         if self.any_is_global() {
             for check in self.groups().iter().filter(|check| check.is_leased() && check.refuses()) {
@@ -132,8 +130,8 @@ impl Checks {
     }
 
     /// Refuses the request if a cached refusal of a group that `decides` still holds. The other
-    /// groups report what the global stores answered with it, as far as it is cached. A query for
-    /// the rest would let a client cause one for each refusal, by changing its other actors.
+    /// groups report their cached replies, if any: otherwise a client that changes its other actors
+    /// could cause a query for each refusal.
     fn refuse_by_cache(
         &self,
         decides: &dyn Fn(&GroupCheck, &GlobalGroup) -> bool,
@@ -169,7 +167,8 @@ impl Checks {
         true
     }
 
-    /// Lets local groups count, for global stores that are down and for leases.
+    /// Lets fallback groups count for stores that are down, and leased groups if every other global
+    /// group has one.
     pub(crate) fn use_local_groups(&mut self, decision: &mut Decision, context: &Context) {
         let mut leased = true;
         for check in self.groups_mut() {
@@ -227,7 +226,7 @@ impl Checks {
             return;
         }
         let last = all().filter_map(|(_, store, _)| store.answered_at()).max().unwrap_or_default();
-        // Those that refuse come last, in case two have the same slot.
+        // Refusals are inserted last, in case two replies share a slot.
         for refuses in [false, true] {
             for (check, store, global) in all().filter(|each| keeps(each) == refuses) {
                 let (id, at) = (store.cached, store.answered_at().unwrap_or(last));
@@ -238,7 +237,7 @@ impl Checks {
         }
     }
 
-    /// The leases that the request has refilled.
+    /// The refills that the request's charges ask for.
     pub(crate) fn refills<'a>(
         &'a self,
         rules: &'a [RuleCheck],
@@ -266,19 +265,19 @@ impl GroupCheck {
         self.store = Some(StoreCheck { index, hash, cached, shard, state, fetches: false });
     }
 
-    /// What the global store counts, and the group. `None` if it counts nothing here.
+    /// The store's check, and the group. `None` for a local group.
     fn store_mut<'a, 'p>(&'a mut self, policy: &'p Policy) -> Option<(&'a mut StoreCheck, &'p GlobalGroup)> {
         let store = self.store.as_mut()?;
         let global = policy.global_group((self.request.place.0, store.index))?;
         Some((store, global))
     }
 
-    /// How the group decides if its global store is down. `None` if it has none.
+    /// How the group decides if its global store is down. `None` for a local group.
     pub(crate) fn on_error(&mut self, policy: &Policy) -> Option<OnError> {
         self.store_mut(policy).map(|(_, global)| global.on_error)
     }
 
-    /// Lets the limit's group with this index count, which has the same rules in another role.
+    /// Counts as the limit's group with this index, which has the same rules in another role.
     fn count_as(&mut self, index: usize, all: &mut [RuleCheck], context: &Context) {
         let place = (self.request.place.0, index);
         let (Some(group), Some(store)) = (context.policy.group(place), &mut self.store) else { return };
@@ -292,7 +291,7 @@ impl GroupCheck {
         self.request.resolve_again(group, rules, context);
     }
 
-    /// Lets the global store count once more.
+    /// Lets the global store count in place of the lease.
     fn ask_again(&mut self, all: &mut [RuleCheck], context: &Context) {
         let is_short = self.refuses();
         self.cell.close();
@@ -321,7 +320,7 @@ impl GroupCheck {
         self.store.as_ref().is_some_and(|store| store.answered_at().is_some()) && self.store_refuses(rules)
     }
 
-    /// The global store will not answer: `on_error` decides.
+    /// The global store will not answer, so `on_error` decides.
     pub(crate) fn fail_globally(&mut self, on_error: OnError, all: &mut [RuleCheck]) {
         let judgement = if on_error == OnError::Deny { Judgement::Denied } else { Judgement::Uncounted };
         for rule in self.rules_mut(all) {
@@ -353,7 +352,7 @@ impl GroupCheck {
         global.queries(policy, self.request.key.key(), self.rules(rules), fetches)
     }
 
-    /// The refill of the lease of this request's quotas.
+    /// The refill of the lease for this request's quotas.
     fn refill(&self, rules: &[RuleCheck], policy: &Policy) -> Option<LeaseRefill> {
         let StoreCheck { index, hash, .. } = *self.store.as_ref()?;
         let GroupRequest { place: (limit, _), key, class, .. } = &self.request;
@@ -374,10 +373,9 @@ impl GroupCheck {
 /// A request that waits for global stores.
 #[derive(Debug)]
 pub(crate) struct Pending {
-    /// The checks, of which those in cells of this gateway are made once the global stores have
-    /// answered.
+    /// The checks. Cells of this gateway are checked once the global stores have answered.
     checks: Checks,
-    /// The decision as far as it was made before.
+    /// The decision so far.
     pub(crate) decision: Decision,
     /// When the global stores were asked. The lifetime of leased quota counts from then.
     at: Time,
@@ -396,8 +394,8 @@ pub(crate) struct StoreResults {
 
 impl Checks {
     /// Keeps what the decision needs when the global stores have answered. The request spends no
-    /// lease, and refills only a lease that is used up. Otherwise, if another rule makes every
-    /// request query the global store, every request would refill the lease.
+    /// lease, and refills only one that is used up; otherwise, if another rule makes every request
+    /// query its store, every request would refill the lease.
     pub(crate) fn suspend(&mut self, decision: &mut Decision, context: &Context) -> Pending {
         let at = (context.clock)();
         for check in self.groups_mut() {
@@ -410,7 +408,7 @@ impl Checks {
         Pending { checks: self.take_used(), decision, at }
     }
 
-    /// What remains to be settled in global stores. A rule that refused, in shadow, owes nothing.
+    /// What remains to be settled in global stores. A shadow rule that refused owes nothing.
     pub(crate) fn pending<'a>(
         &'a self,
         rules: &'a [RuleCheck],
@@ -445,7 +443,7 @@ impl Pending {
         self.fetching(policy).map(|refill| refill.number())
     }
 
-    /// Refills no lease: another request of this worker already does.
+    /// Disables refills, because another request of this worker is already fetching.
     pub(crate) fn fetches_nothing(&mut self) {
         let stores = self.checks.groups_mut().iter_mut().filter_map(|check| check.store.as_mut());
         stores.for_each(|store| store.fetches = false);
@@ -561,7 +559,7 @@ impl Pending {
     }
 }
 
-/// Replies of global stores of which one refuses, by group and actor.
+/// Replies of global stores to refused requests, by group and actor.
 #[derive(Debug, Default)]
 pub(crate) struct GlobalRefusalCache {
     slots: Vec<CachedReply>,
@@ -601,7 +599,7 @@ impl CachedReply {
         now >= self.at && now.since(self.at) < VALID_FOR
     }
 
-    /// Whether a rule that refuses no longer does.
+    /// Whether a refusing rule's wait is over.
     fn is_over(&self, now: Time) -> bool {
         let since = now.since(self.at);
         since >= self.holds && self.rules.iter().any(|rule| is_over(rule.judgement, since))

@@ -103,7 +103,7 @@ pub struct Decision {
 }
 
 impl Decision {
-    /// Forgets the request before. The memory of the checks stays.
+    /// Forgets the previous request, and keeps the memory of the checks.
     pub(crate) fn clear(&mut self) {
         let Decision { outcome, checks, events, plan, is_high_priority } = self;
         (*outcome, *events, *plan, *is_high_priority) = (Outcome::Pass, Events::default(), None, false);
@@ -115,8 +115,7 @@ impl Decision {
         self.outcome = refusal(&self.checks);
     }
 
-    /// Drops the checks that have not judged, and brings the others into the order of their rules'
-    /// ids, wherever they are counted.
+    /// Drops the checks that have not judged, and sorts the others by their rules' ids.
     pub(crate) fn put_in_order(&mut self) {
         self.checks.retain(|check| check.judgement != Judgement::Open);
         if !self.checks.is_sorted_by_key(RuleCheck::rule) {
@@ -130,7 +129,7 @@ impl Decision {
         self.refuse();
     }
 
-    /// Lets the request pass: at once, or at this instant.
+    /// Lets the request pass, at once or at this instant.
     pub(crate) fn pass(&mut self, ready_at: Option<Time>) {
         self.outcome = ready_at.map_or(Outcome::Pass, Outcome::Delay);
     }
@@ -151,8 +150,7 @@ impl Decision {
         matches!(self.outcome, Outcome::Reject(_))
     }
 
-    /// Whether the request passes at once, also if every rule were enforced, and there are no
-    /// events.
+    /// Whether the request would pass at once even if every rule were enforced, without events.
     #[must_use]
     pub fn is_plain(&self) -> bool {
         self.outcome == Outcome::Pass
@@ -160,7 +158,7 @@ impl Decision {
             && self.events == Events::default()
     }
 
-    /// For access logs: the name of the request's plan. `None` without a plan, and if no rule with
+    /// For access logs: the name of the request's plan. `None` without a plan, or if no rule with
     /// plans counts the request.
     #[must_use]
     pub fn plan<'p>(&self, policy: &'p Policy) -> Option<&'p str> {
@@ -201,8 +199,8 @@ impl Decision {
     }
 
     /// The check of the rule that decides. This is the rule that the refusal names, else the first
-    /// shadow rule that would refuse, else the rule with the least left. If several rules have as
-    /// little left, the slowest to grow decides. Shadow rules come last.
+    /// shadow rule that would refuse, else the rule with the least left. Of several rules with as
+    /// little left, the slowest to refill decides. Shadow rules come last.
     #[must_use]
     pub fn decisive(&self) -> Option<&RuleCheck> {
         let checks = || self.checks.iter();
@@ -221,8 +219,7 @@ impl Decision {
         shadowed.or_else(|| checks().min_by_key(tightness))
     }
 
-    /// Refuses a request that cannot be held until its turn. The rule with the longest wait
-    /// refuses, with this wait.
+    /// Refuses a request that cannot be held until its turn, by the rule with the longest wait.
     pub(crate) fn refuse_to_hold(&mut self) {
         let wait = |check: &RuleCheck| if check.is_enforced() { check.delay() } else { Span::ZERO };
         if let Some(check) = self.checks.iter_mut().max_by_key(|check| wait(check)) {
@@ -246,8 +243,8 @@ impl Decision {
         self.checks.iter().filter(|check| check.result() == RuleResult::Refused)
     }
 
-    /// The request lacks the actor of the rules from this place on, which therefore refuse. Returns
-    /// the first that is enforced.
+    /// Refuses by the rules from this index on, because the request lacks their actor. Returns the
+    /// first enforced one.
     pub(crate) fn lacks_actor(&mut self, from: usize) -> Option<RuleId> {
         self.checks.iter_mut().skip(from).for_each(|check| check.judgement = Judgement::Denied);
         self.checks.iter().skip(from).find(|check| check.is_enforced()).map(RuleCheck::rule)

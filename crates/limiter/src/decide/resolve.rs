@@ -1,13 +1,12 @@
-//! Resolves a request: the list that decides, the actor of each group, and what the request asks of
-//! each rule. This happens once, when the actor is known. From then on the decision is made from
-//! demands, and the quota of a demand also takes its charge or its reservation back: plans,
-//! overrides, limits that move, priorities and parts of the actors are named nowhere else.
-//! [`GroupRequest::resolve_again`] is called where a group counts the request in another role.
+//! Resolves a request: the list that decides, the actor of each group, and the demand on each rule.
+//! Later steps need only the demands, whose quotas also take refunds and unspent reservations back.
+//! Plans, overrides, moving limits, priorities and rollouts choose nothing after that, unless a
+//! group counts the request in another role ([`GroupRequest::resolve_again`]).
 //!
 //! ```text
 //!   headers, address, path … ─► actor's key ─┬─► override ─┐
 //!   plan, priority ──────────► class ────────┼─► quota ────┼─► [Demand] ─► check, commit, report
-//!   part of the actors ─────────────────────►│   mode ─────┤                query, settle
+//!   rollout ────────────────────────────────►│   mode ─────┤                query, settle
 //!   cost ────────────────────────────────────┴─────────────┘
 //! ```
 
@@ -21,7 +20,7 @@ use crate::policy::{
 };
 use crate::request::Request;
 
-/// Whom a request has one group count, and what decides what it asks of the group's rules.
+/// The actor that a group counts for a request, and what else the demands depend on.
 #[derive(Debug, Default)]
 pub(crate) struct GroupRequest {
     pub(crate) place: GroupIndex,
@@ -62,7 +61,7 @@ impl GroupRequest {
     }
 }
 
-/// Whether a list decides: the client is on an enforced one.
+/// Decides by the lists. Returns whether one of them decides.
 pub(crate) fn decide_by_lists(request: &Request, decision: &mut Decision, context: &Context) -> bool {
     let policy = context.policy;
     if !policy.has_deny_list() && !policy.has_allow_list() {
@@ -83,9 +82,9 @@ pub(crate) fn decide_by_lists(request: &Request, decision: &mut Decision, contex
     is_allowed
 }
 
-/// Adds a check for each group of each limit that applies and counts the request, and what the
-/// request asks of each rule. Returns `false` if an enforced rule refuses because the request lacks
-/// its actor. A rule in shadow only reports this.
+/// Adds a check for each group that counts the request, and the demand on each rule. Returns
+/// `false` if an enforced rule refuses because the request lacks its actor. A shadow rule only
+/// reports this.
 #[inline(never)]
 pub(crate) fn resolve(
     request: &Request,
@@ -121,8 +120,8 @@ pub(crate) fn resolve(
 }
 
 impl GroupRequest {
-    /// Resolves what the request asks of `group`, and adds it to the decision: nothing if no rule
-    /// applies. Returns `false` if the request lacks the actor, and these rules refuse it.
+    /// Adds the request's demands on `group` to the decision, none if no rule applies. Returns
+    /// `false` if the request lacks the actor and the rules refuse it.
     fn resolve(
         &mut self,
         group: &RuleGroup,
@@ -157,9 +156,8 @@ impl GroupRequest {
     }
 }
 
-/// Whom the group counts: writes the actor's key, or that of what is counted in the actor's place.
-/// `Some(false)` if the request lacks the actor and the rules refuse it; `None` if they do not
-/// apply.
+/// Writes the key of the actor, or of what is counted in its place. Returns `Some(false)` if the
+/// request lacks the actor and the rules refuse it, `None` if they do not apply.
 fn identify(group: &RuleGroup, policy: &Policy, request: &Request, key: &mut KeyBuffer) -> Option<bool> {
     if key.write_value(|value| actor::key(&group.actors, request, value)) {
         return Some(true);
@@ -173,8 +171,8 @@ fn identify(group: &RuleGroup, policy: &Policy, request: &Request, key: &mut Key
     Some(true)
 }
 
-/// What decides for which actors the rules are enforced. A rule that counts requests of different
-/// clients together is enforced for a part of their addresses. `key` is also working memory.
+/// The hash that decides whether a partly enforced rule refuses the request. A rule that counts
+/// different clients together is enforced for a part of their addresses. `key` is a buffer, too.
 fn rollout(group: &RuleGroup, policy: &Policy, request: &Request, key: &mut KeyBuffer) -> RolloutHash {
     if !group.has_rollout {
         return RolloutHash::default();
@@ -185,7 +183,7 @@ fn rollout(group: &RuleGroup, policy: &Policy, request: &Request, key: &mut KeyB
     }
 }
 
-/// What a request of fixed cost asks of one rule. `None`: the rule does not apply.
+/// The demand of a request of fixed cost on one rule. `None`: the rule does not apply.
 fn demand(group: &RuleGroup, key: ActorKey, class: RequestClass, id: RuleId, rule: &Rule) -> Option<Demand> {
     let quota = group.quota(id, rule, rule.stated(key, class.plan)?);
     let leaves_headroom = group.has_headroom && !class.is_high_priority;

@@ -22,7 +22,7 @@ pub(crate) struct Charges {
     pub(crate) global: Vec<(usize, GlobalCharge)>,
     /// What remains to be settled in global stores.
     pub(crate) pending: Vec<GlobalPending>,
-    /// The leases that the request has refilled.
+    /// The refills that the request's charges ask for.
     pub(crate) refills: Vec<LeaseRefill>,
     /// The rules whose limit moves and that have to know the response: their places in the worker's
     /// list. Empty once the response has come.

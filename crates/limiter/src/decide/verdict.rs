@@ -5,8 +5,8 @@ use crate::algorithm::{Admission, Verdict};
 use crate::policy::{Demand, Judgement, Mode, RuleCheck, RuleId};
 use diana_base::time::{Span, Time};
 
-/// What follows for the group from the verdicts of its rules, and the cell as it was before. The
-/// memory is reused.
+/// What the rules' verdicts mean for their group, and the cell before the charge. The memory is
+/// reused.
 #[derive(Debug, Default)]
 pub(crate) struct GroupVerdict {
     pub(super) before: Vec<u8>,
@@ -21,7 +21,7 @@ pub(crate) struct GroupVerdict {
 }
 
 impl GroupVerdict {
-    /// Every rule admits the request at once, without a look at this cell.
+    /// Every rule admits at once, because a reservation pays. `cell` is the worker's own.
     pub(crate) fn admit(&mut self, cell: &[u8]) {
         self.before.clear();
         self.before.extend_from_slice(cell);
@@ -41,7 +41,7 @@ impl GroupVerdict {
                 cost if *headroom == 0 => quota.step(cell, now, cost),
                 cost => quota.step_with_headroom(cell, &self.before, now, cost, *headroom),
             };
-            // A request that a grant pays, below, has no reservation.
+            // A request that a grant pays, below, makes no reservation.
             all_admit_now &= verdict.admission == Admission::Admit { delay: Span::ZERO };
             remaining = remaining.min(verdict.remaining);
             let verdict = match verdict.admits() {
@@ -60,9 +60,9 @@ impl GroupVerdict {
         }
     }
 
-    /// The actor has no cell, because its set is full of actors that are refused: refuses by the
-    /// rule that admits one of them first, so much later, or by another rule that is enforced for
-    /// this actor. `cell` is a new one, and checked. Returns `false` if no rule is enforced.
+    /// Refuses an actor that has no cell because its set is full of refused actors: by `rule`,
+    /// which admits one of these in `opens_in`, or, if it is in shadow for this actor, by an
+    /// enforced one. `cell` is new and checked. Returns `false` if no rule is enforced.
     pub(crate) fn refuse_new(
         &mut self,
         checks: &mut [RuleCheck],
@@ -100,7 +100,7 @@ impl GroupVerdict {
         }
     }
 
-    /// The refusals are counted in `cell`: rules whose penalty runs now refuse by their penalty.
+    /// Once the refusals are counted in `cell`, rules with a running penalty refuse by it.
     pub(crate) fn penalize(&mut self, checks: &mut [RuleCheck], cell: &[u8], now: Time) {
         self.is_counted = true;
         for RuleCheck { demand, judgement, .. } in checks {
@@ -131,14 +131,14 @@ pub(super) fn count_refusals(checks: &[RuleCheck], cell: &mut [u8], now: Time) {
     counting.for_each(|check| check.demand.quota.count_refusal(cell, now));
 }
 
-/// The longest delay by a rule that is enforced.
+/// The longest delay by an enforced rule.
 pub(super) fn delay(checks: &[RuleCheck]) -> Span {
     let enforced = checks.iter().filter(|check| check.is_enforced());
     enforced.map(RuleCheck::delay).max().unwrap_or(Span::ZERO)
 }
 
-/// The charge of each rule that has judged. A rule in shadow that refuses charges nothing, neither
-/// now nor when the request ends.
+/// The charge of each rule that has judged. A shadow rule that refuses charges nothing, neither now
+/// nor when the request ends.
 pub(super) fn charges(checks: &[RuleCheck]) -> Vec<RuleCharge> {
     let charge = |RuleCheck { demand, judgement, .. }: &RuleCheck| {
         let Judgement::By(verdict) = judgement else { return None };

@@ -271,7 +271,7 @@ const UNFIT: [&str; 9] = [
     "NOPERM",
 ];
 
-/// Where a gateway counts why it cannot connect, which it does not say for bytes of TCP.
+/// Where Envoy counts why it cannot connect, which its message for raw TCP does not say.
 const OF_CONNECTION: &str = "; `ssl.fail_verify_san`, `ssl.fail_verify_error` and `upstream_cx_connect_timeout` of the cluster say why";
 
 impl CallError {
@@ -292,7 +292,7 @@ impl CallError {
         }
     }
 
-    /// The error for a response that is not a success. Of a gateway's words about its connection,
+    /// The error for a response that is not a success. Of Envoy's message about its connection,
     /// only the cause is kept.
     #[must_use]
     pub fn status(status: u32, body: &[u8]) -> CallError {

@@ -16,7 +16,7 @@ pub(crate) struct Demand {
     /// The quota by which the rule judges the actor, with the place of its states.
     pub(crate) quota: PlacedQuota,
     pub(crate) mode: Mode,
-    /// The units that the request has to leave for those of high priority.
+    /// The units that the request has to leave for requests of high priority.
     pub(crate) headroom: u64,
     /// The charge on arrival, in units. A cost of 0 is refused if not one unit is left.
     pub(crate) cost: u64,
@@ -24,12 +24,12 @@ pub(crate) struct Demand {
     pub(crate) pending: Option<PendingCost>,
 }
 
-/// What a quota does with a request.
+/// Whether a rule refuses requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Mode {
     /// A request that does not fit is refused.
     Enforce,
-    /// The quota only reports.
+    /// The rule only reports.
     Shadow,
 }
 
@@ -71,8 +71,8 @@ pub enum RuleResult {
 }
 
 impl RuleCheck {
-    /// An enforced rule's check by hand, with the actor of the request: for decisions that no worker
-    /// has made. Without a verdict the rule is uncounted.
+    /// The check of an enforced rule that found the actor, for decisions without a worker. Without
+    /// a verdict, the rule is uncounted.
     #[must_use]
     pub fn new(rule: RuleId, quota: PlacedQuota, verdict: Option<Verdict>) -> RuleCheck {
         RuleCheck {
@@ -159,7 +159,7 @@ impl RuleCheck {
         self.is_degraded
     }
 
-    /// Whether the request passes at once by this rule, also if the rule were enforced.
+    /// Whether the rule admits the request, is not degraded and, in shadow, would not delay it.
     pub(crate) fn is_plain(&self) -> bool {
         match &self.judgement {
             Judgement::By(Verdict { admission: Admission::Admit { delay }, .. }) => {
@@ -195,7 +195,7 @@ impl RuleCheck {
     }
 }
 
-/// Prepares the states that these checks ask in `cell` at `now`. Returns whether the cell has to be
+/// Prepares the states of these checks in `cell` at `now`. Returns whether the cell has to be
 /// stored even if a rule refuses.
 pub(crate) fn prepare(checks: &[RuleCheck], cell: &mut [u8], now: Time) -> bool {
     let mut is_changed = false;

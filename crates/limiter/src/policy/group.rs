@@ -1,6 +1,5 @@
 //! A limit, and its groups. A group is all rules of one limit that count the same actor. Their
-//! states lie side by side in one cell, so that one load and one swap decide them together. What
-//! one request asks of the rules depends on its class.
+//! states lie in one cell, so that one load and one swap decide them together.
 
 use super::demand::RuleCheck;
 use super::enforce::RolloutHash;
@@ -46,7 +45,7 @@ impl Limit {
     }
 
     /// The groups that count requests, each with its index among the limit's groups or its global
-    /// ones, and whether it is a global one.
+    /// ones, and whether it is global.
     pub(crate) fn counting(&self) -> impl Iterator<Item = (usize, &Arc<RuleGroup>, bool)> {
         let local = self.groups.iter().enumerate().filter(|(_, group)| group.role == Role::Primary);
         let global = self.global_groups.iter().map(|global| &global.group).enumerate();
@@ -151,7 +150,7 @@ impl RuleGroup {
         place.copied().unwrap_or_default()
     }
 
-    /// The quota by which this group judges now where the document states `quota` for this rule.
+    /// The quota by which this group now judges, where the document states `quota` for this rule.
     pub(crate) fn quota(&self, id: RuleId, rule: &Rule, quota: &Quota) -> PlacedQuota {
         rule.judging(quota, self.role).in_place(self.place(id))
     }
@@ -187,7 +186,7 @@ impl RuleGroup {
     }
 }
 
-/// The rules of a group as they count one actor, whatever a request asks of them.
+/// The rules of a group as they count one actor, independent of any request.
 #[derive(Clone, Copy)]
 pub(crate) struct ActorRules<'a> {
     pub(crate) own: &'a [Arc<Rule>],
@@ -203,7 +202,7 @@ impl<'a> ActorRules<'a> {
     }
 
     /// What the actor loses if its cell is evicted at `now`: what matters most to any of its rules.
-    /// A rule in shadow refuses nobody; a rule that is enforced for a part may refuse this actor.
+    /// A rule in shadow refuses nobody; a partly enforced rule may refuse this actor.
     /// The plan of the actor's next request is unknown, so a quota of any plan may refuse it.
     pub(crate) fn loss(self, cell: &[u8], now: Time) -> Loss {
         let (mut from, mut least) = (0usize, Loss::Nothing);
@@ -211,7 +210,7 @@ impl<'a> ActorRules<'a> {
             let bytes = part(cell, from..from.saturating_add(state.size));
             from = from.saturating_add(state.size);
             if self.rests_in(index, bytes, now) > Span::ZERO {
-                // A gift, and refusals on the way to a penalty, matter more than any part of a quota.
+                // A grant, and refusals counted toward a penalty, matter more than part of a quota.
                 least = least.max(Loss::Part(if state.part == StateKind::Count { 0 } else { WHOLE_QUOTA }));
             }
         }
@@ -237,7 +236,7 @@ impl<'a> ActorRules<'a> {
     }
 }
 
-/// What the rules of a group need to know of a request besides its actor and its cost.
+/// What the demands of a request depend on besides its actor and its cost.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct RequestClass {
     pub(crate) plan: PlanId,

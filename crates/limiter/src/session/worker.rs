@@ -175,8 +175,8 @@ impl<S: Store> Worker<S> {
         self.actors.hasher.hash(key.bytes())
     }
 
-    /// A hash by which an operator can recognise a value without reading it: under the secret of
-    /// the global store, so that gateways with one store agree, or without a store under the seed
+    /// A hash by which an operator can recognise a value without reading it. The key is the secret
+    /// of the global store, so that gateways with one store agree, or, without a store, the seed
     /// that the workers of this gateway share.
     #[must_use]
     pub fn keyed_hash(&self, value: &[u8]) -> u64 {
