@@ -127,7 +127,7 @@ impl BusyCell {
     }
 
     /// Notes a request of this actor.
-    pub(crate) fn came(&mut self, now: Time) {
+    pub(crate) fn note(&mut self, now: Time) {
         (self.requests, self.last) = (self.requests.saturating_add(1), now);
     }
 
@@ -208,7 +208,7 @@ impl CellCache {
 
     /// Notes a request of this actor at `now`. Returns whether the actor is busy and its slot has
     /// room for a reservation.
-    pub(crate) fn is_busy(&mut self, id: CellId, now: Time) -> bool {
+    pub(crate) fn note_request(&mut self, id: CellId, now: Time) -> bool {
         if self.reserves_nothing {
             return false;
         }
@@ -225,12 +225,12 @@ impl CellCache {
         if now < slot.last || now.since(slot.last) > MAX_GAP {
             slot.requests = 0;
         }
-        slot.came(now);
+        slot.note(now);
         slot.requests >= BUSY_AFTER
     }
 
     /// Whether the actor was busy at its last request that could reserve.
-    pub(crate) fn has_busy(&self, id: CellId) -> bool {
+    pub(crate) fn is_busy(&self, id: CellId) -> bool {
         self.find(id).is_some_and(|known| known.requests >= BUSY_AFTER)
     }
 

@@ -202,7 +202,7 @@ impl OpenCell {
     }
 
     /// The entry of [`OpenCell::entry_to_store`] is stored: the worker keeps what it reserved.
-    pub(crate) fn stored(&self, actor: CellActor, cells: &mut CellCache) {
+    pub(crate) fn keep_reservations(&self, actor: CellActor, cells: &mut CellCache) {
         if self.reservations.is_empty() {
             cells.let_go(actor.id());
         } else {

@@ -93,8 +93,8 @@ impl Checks {
     }
 
     /// The checks in cells of this gateway.
-    fn here(&self) -> impl Iterator<Item = &GroupCheck> {
-        self.groups().iter().filter(|check| check.is_here())
+    fn local(&self) -> impl Iterator<Item = &GroupCheck> {
+        self.groups().iter().filter(|check| check.is_local())
     }
 
     /// Checks the cells that the worker has cached from refused requests, if all are cached, so
@@ -106,11 +106,11 @@ impl Checks {
         context: &Context,
     ) -> bool {
         // Most requests have no cached refusal and need not read the clock, a host call.
-        if self.here().next().is_none() || !self.here().all(|check| cells.is_refused(check.id())) {
+        if self.local().next().is_none() || !self.local().all(|check| cells.is_refused(check.id())) {
             return false;
         }
         let (now, mut is_refused) = ((context.clock)(), false);
-        for check in self.groups_mut().iter_mut().filter(|check| check.is_here()) {
+        for check in self.groups_mut().iter_mut().filter(|check| check.is_local()) {
             let copy = cells.refused(check.id(), now);
             let Some(refuses) = copy.and_then(|copy| check.check_cached(rules, copy, now)) else {
                 return false;
@@ -151,18 +151,18 @@ impl Checks {
         context: &Context,
         events: &mut Events,
     ) {
-        if self.here().next().is_none() {
+        if self.local().next().is_none() {
             // Returns before the clock is read, because reading the clock is a host call.
             return;
         }
         let may_hold = self.may_hold();
-        for check in self.groups_mut().iter_mut().filter(|check| check.is_here()) {
+        for check in self.groups_mut().iter_mut().filter(|check| check.is_local()) {
             if !may_hold || cells.held(check.id()).is_none() {
                 check.load(context, events);
             }
         }
         let mut now = (context.clock)();
-        for check in self.groups_mut().iter_mut().filter(|check| check.is_here()) {
+        for check in self.groups_mut().iter_mut().filter(|check| check.is_local()) {
             if may_hold && cells.held(check.id()).is_some() {
                 if check.spend(rules, cells, now) {
                     continue;
@@ -176,17 +176,17 @@ impl Checks {
 
     /// Whether the worker may make reservations, and spend them.
     fn may_hold(&self) -> bool {
-        !self.here().any(|check| check.group.may_wait)
+        !self.local().any(|check| check.group.may_wait)
     }
 
     /// Whether any group refuses. A leased group only sends the request to its global store.
     pub(crate) fn any_refuses(&self) -> bool {
-        self.here().any(|check| !check.is_leased() && check.refuses())
+        self.local().any(|check| !check.is_leased() && check.refuses())
     }
 
     /// Whether a lease does not suffice, so that its global store has to decide.
     pub(crate) fn lack_lease(&self) -> bool {
-        self.here().any(|check| check.is_leased() && check.refuses())
+        self.local().any(|check| check.is_leased() && check.refuses())
     }
 
     /// Commits every group, or none. A group paid by a reservation needs no swap. Returns `false`
@@ -204,7 +204,7 @@ impl Checks {
             let Some((done, [check, ..])) = self.groups_mut().split_at_mut_checked(index) else {
                 break;
             };
-            if check.is_here() && !check.commit(rules, may_hold, cells, context, events) {
+            if check.is_local() && !check.commit(rules, may_hold, cells, context, events) {
                 done.iter().for_each(|earlier| earlier.refund(rules, context, events));
                 return false;
             }
@@ -229,11 +229,11 @@ impl Checks {
         events: &mut Events,
     ) {
         self.undo_spending(rules, cells);
-        let here = self.groups_mut().iter_mut().filter(|check| check.is_here());
-        here.for_each(|check| check.withdraw(rules, cells, context, events));
+        let local = self.groups_mut().iter_mut().filter(|check| check.is_local());
+        local.for_each(|check| check.withdraw(rules, cells, context, events));
         let refuses = |check: &GroupCheck| check.group.keeps_refusing() && check.refuses();
-        if self.here().any(refuses) && self.here().all(GroupCheck::has_cell) {
-            self.here().for_each(|check| cells.refuse(check.id(), check.cell.at(), check.cell.bytes()));
+        if self.local().any(refuses) && self.local().all(GroupCheck::has_cell) {
+            self.local().for_each(|check| cells.refuse(check.id(), check.cell.at(), check.cell.bytes()));
         }
     }
 
@@ -241,7 +241,7 @@ impl Checks {
     pub(crate) fn fail_all(&mut self, rules: &mut [RuleCheck], policy: &Policy) {
         for check in self.groups_mut() {
             match check.on_error(policy) {
-                Some(on_error) => check.fail_globally(on_error, rules),
+                Some(on_error) => check.apply_on_error(on_error, rules),
                 None => check.fail(rules),
             }
         }
@@ -256,7 +256,7 @@ impl Checks {
     /// leave, and those that the request's end changes.
     pub(crate) fn charged(&self, rules: &[RuleCheck], is_waiting: bool) -> impl Iterator<Item = GroupCharge> {
         let refundable = self
-            .here()
+            .local()
             .filter(move |check| is_waiting || check.group.ends_with_request || check.group.settles);
         refundable.filter_map(|check| check.charged(rules))
     }
@@ -292,8 +292,8 @@ impl GroupCheck {
     }
 
     /// Whether a cell of this gateway counts the group.
-    fn is_here(&self) -> bool {
-        self.store.as_ref().is_none_or(StoreCheck::is_here)
+    fn is_local(&self) -> bool {
+        self.store.as_ref().is_none_or(StoreCheck::is_local)
     }
 
     /// The checks of the group's rules. `all` has those of the decision.
@@ -343,7 +343,7 @@ impl GroupCheck {
             })
         });
         if all_spend {
-            held.came(now);
+            held.note(now);
             self.cell.spend(now);
         } else {
             held.undo(&self.verdict.before, rules.iter().take(spent));
@@ -407,11 +407,11 @@ impl GroupCheck {
         if self.cell.is_spent() {
             return true;
         }
-        let reserves = may_hold && self.group.can_reserve && cells.is_busy(self.id(), self.cell.at());
+        let reserves = may_hold && self.group.can_reserve && cells.note_request(self.id(), self.cell.at());
         let mut commit = Commit { check: self, rules, reserves, cells, context, is_opened: true };
         match swap(context.store, &mut commit, events) {
             Swapped::Done => {
-                self.cell.stored(self.request.actor(&self.group), cells);
+                self.cell.keep_reservations(self.request.actor(&self.group), cells);
                 true
             }
             Swapped::Nothing => !self.refuses(),
@@ -432,20 +432,20 @@ impl GroupCheck {
 
     /// Postpones a check in a cell of this gateway until the global stores have answered.
     pub(crate) fn put_off(&mut self, rules: &mut [RuleCheck]) {
-        if self.is_here() {
+        if self.is_local() {
             self.cell.close();
-            self.open(rules);
+            self.clear_judgements(rules);
         }
     }
 
     /// Clears the rules' judgements.
-    pub(crate) fn open(&self, rules: &mut [RuleCheck]) {
-        self.rules_mut(rules).iter_mut().for_each(|rule| rule.judgement = Judgement::Open);
+    pub(crate) fn clear_judgements(&self, rules: &mut [RuleCheck]) {
+        self.rules_mut(rules).iter_mut().for_each(|rule| rule.judgement = Judgement::Unjudged);
     }
 
     /// Whether the actor of this group comes often.
     pub(crate) fn is_busy(&self, cells: &CellCache) -> bool {
-        cells.has_busy(self.id())
+        cells.is_busy(self.id())
     }
 
     /// Whether the group spends leased quota.
@@ -521,7 +521,7 @@ impl GroupCheck {
             if attempts > 1 {
                 *cell = newer;
             }
-            cell.stored(actor, cells);
+            cell.keep_reservations(actor, cells);
         }
         let at = cell.at();
         verdict.penalize(rules, cell.bytes_mut(), at);
@@ -531,7 +531,7 @@ impl GroupCheck {
     /// this group's cell was read, or the store answered; other groups may have been read later.
     fn ready_at(&self, rules: &[RuleCheck]) -> Option<Time> {
         let at = match &self.store {
-            Some(store) if !store.is_here() => store.answered_at()?,
+            Some(store) if !store.is_local() => store.answered_at()?,
             _ if self.cell.is_stored() => self.cell.at(),
             _ => return None,
         };

@@ -45,7 +45,7 @@ enum StoreState {
     /// The global store has to answer.
     Unanswered,
     /// A local group of the limit decides: the fallback, or the lease.
-    Here,
+    Local,
     /// The global store is down, and `on_error` decides.
     Down,
     /// The reply about each rule, and when they came.
@@ -58,8 +58,8 @@ const LONGEST_LEASED_KEY: usize = 512;
 
 impl StoreCheck {
     /// Whether a cell of this gateway counts in the store's place.
-    pub(crate) fn is_here(&self) -> bool {
-        matches!(self.state, StoreState::Here)
+    pub(crate) fn is_local(&self) -> bool {
+        matches!(self.state, StoreState::Local)
     }
 
     /// When the store answered.
@@ -99,7 +99,7 @@ impl Checks {
     pub(crate) fn put_in_order(&self, decision: &mut Decision) {
         if self.any_is_global() {
             for check in self.groups().iter().filter(|check| check.is_leased() && check.refuses()) {
-                check.open(&mut decision.checks);
+                check.clear_judgements(&mut decision.checks);
             }
             decision.put_in_order();
         }
@@ -154,7 +154,7 @@ impl Checks {
         }
         for check in self.groups() {
             let rules = check.rules_mut(&mut decision.checks);
-            rules.iter_mut().for_each(|rule| rule.judgement = Judgement::Open);
+            rules.iter_mut().for_each(|rule| rule.judgement = Judgement::Unjudged);
             if let Some(cached) = check.store.as_ref().and_then(|store| fresh(store.cached)) {
                 let since = now.since(cached.at);
                 for (rule, known) in rules.iter_mut().zip(&cached.rules) {
@@ -177,15 +177,15 @@ impl Checks {
             if (context.is_available)(store.shard) {
                 leased &= is_short && global.leased.is_some();
             } else {
-                check.fail_globally(global.on_error, &mut decision.checks);
+                check.apply_on_error(global.on_error, &mut decision.checks);
             }
         }
-        self.count_here(leased, decision, context);
+        self.use_local(leased, decision, context);
     }
 
     /// Lets the fallback groups count for global stores that are down, and with `spends_leases` the
     /// leased groups.
-    fn count_here(&mut self, spends_leases: bool, decision: &mut Decision, context: &Context) {
+    fn use_local(&mut self, spends_leases: bool, decision: &mut Decision, context: &Context) {
         for check in self.groups_mut() {
             let Some((store, global)) = check.store_mut(context.policy) else { continue };
             let index = match store.state {
@@ -251,7 +251,7 @@ impl Checks {
 
 impl GroupCheck {
     /// A global store counts the group.
-    pub(crate) fn count_globally(&mut self, all: &[RuleCheck], policy: &Policy) {
+    pub(crate) fn count_in_store(&mut self, all: &[RuleCheck], policy: &Policy) {
         let GroupRequest { place: (limit, index), hash, ref key, .. } = self.request;
         let shard = policy.global_group((limit, index)).map_or(0, |global| global.shard(policy, key.key()));
         let cached = self.rules(all).iter().fold(hash, |hash, RuleCheck { demand, .. }| {
@@ -281,7 +281,7 @@ impl GroupCheck {
     fn count_as(&mut self, index: usize, all: &mut [RuleCheck], context: &Context) {
         let place = (self.request.place.0, index);
         let (Some(group), Some(store)) = (context.policy.group(place), &mut self.store) else { return };
-        store.state = StoreState::Here;
+        store.state = StoreState::Local;
         let actor = store.hash;
         self.group = Arc::clone(group);
         let rules = self.rules_mut(all);
@@ -312,7 +312,7 @@ impl GroupCheck {
     /// Whether the global store refuses, or is down and an enforced rule refuses because of this.
     fn store_refuses(&self, rules: &[RuleCheck]) -> bool {
         let refuses = |rule: &RuleCheck| rule.result() == RuleResult::Refused;
-        self.store.as_ref().is_some_and(|store| !store.is_here()) && self.rules(rules).iter().any(refuses)
+        self.store.as_ref().is_some_and(|store| !store.is_local()) && self.rules(rules).iter().any(refuses)
     }
 
     /// Whether the global store has refused.
@@ -321,7 +321,7 @@ impl GroupCheck {
     }
 
     /// The global store will not answer, so `on_error` decides.
-    pub(crate) fn fail_globally(&mut self, on_error: OnError, all: &mut [RuleCheck]) {
+    pub(crate) fn apply_on_error(&mut self, on_error: OnError, all: &mut [RuleCheck]) {
         let judgement = if on_error == OnError::Deny { Judgement::Denied } else { Judgement::Uncounted };
         for rule in self.rules_mut(all) {
             (rule.judgement, rule.is_degraded) = (judgement, true);
@@ -330,7 +330,7 @@ impl GroupCheck {
     }
 
     /// The global store has replied about each rule.
-    fn answer_globally(&mut self, replies: &[RuleReply], now: Time, all: &mut [RuleCheck]) {
+    fn take_replies(&mut self, replies: &[RuleReply], now: Time, all: &mut [RuleCheck]) {
         for (rule, RuleReply { verdict, .. }) in self.rules_mut(all).iter_mut().zip(replies) {
             // A hostile global store may report any number.
             let remaining = verdict.remaining.min(rule.shown().rpu);
@@ -444,7 +444,7 @@ impl Pending {
     }
 
     /// Disables refills, because another request of this worker is already fetching.
-    pub(crate) fn fetches_nothing(&mut self) {
+    pub(crate) fn refill_nothing(&mut self) {
         let stores = self.checks.groups_mut().iter_mut().filter_map(|check| check.store.as_mut());
         stores.for_each(|store| store.fetches = false);
     }
@@ -492,8 +492,8 @@ impl Pending {
             }
             let own = replies.and_then(|replies| replies.split_at_checked(count));
             match own {
-                Some((own, _)) => check.answer_globally(own, now, rules),
-                None => check.fail_globally(global.on_error, rules),
+                Some((own, _)) => check.take_replies(own, now, rules),
+                None => check.apply_on_error(global.on_error, rules),
             }
             replies = own.map(|(_, rest)| rest);
         }
@@ -504,7 +504,7 @@ impl Pending {
     pub(crate) fn give_up(&mut self, policy: &Policy) {
         for check in self.checks.groups_mut().iter_mut().filter(|check| check.is_unanswered()) {
             if let Some(on_error) = check.on_error(policy) {
-                check.fail_globally(on_error, &mut self.decision.checks);
+                check.apply_on_error(on_error, &mut self.decision.checks);
             }
         }
     }
@@ -523,7 +523,7 @@ impl Pending {
         checks.cache_refusal(&decision.checks, refusals, context.policy);
         let is_refused = checks.groups().iter().any(|check| check.reply_refuses(&decision.checks));
         if !is_refused {
-            checks.count_here(false, decision, context);
+            checks.use_local(false, decision, context);
         }
         !is_refused
     }

@@ -117,7 +117,7 @@ impl Decision {
 
     /// Drops the checks that have not judged, and sorts the others by their rules' ids.
     pub(crate) fn put_in_order(&mut self) {
-        self.checks.retain(|check| check.judgement != Judgement::Open);
+        self.checks.retain(|check| check.judgement != Judgement::Unjudged);
         if !self.checks.is_sorted_by_key(RuleCheck::rule) {
             sort::sort_by_key(&mut self.checks, RuleCheck::rule);
         }
@@ -245,7 +245,7 @@ impl Decision {
 
     /// Refuses by the rules from this index on, because the request lacks their actor. Returns the
     /// first enforced one.
-    pub(crate) fn lacks_actor(&mut self, from: usize) -> Option<RuleId> {
+    pub(crate) fn refuse_without_actor(&mut self, from: usize) -> Option<RuleId> {
         self.checks.iter_mut().skip(from).for_each(|check| check.judgement = Judgement::Denied);
         self.checks.iter().skip(from).find(|check| check.is_enforced()).map(RuleCheck::rule)
     }

@@ -55,7 +55,7 @@ impl GroupRequest {
                 let cost = if rule.varying.is_some() { each.cost } else { cost };
                 (each.quota, each.mode, each.headroom, each.cost) = (quota, mode, headroom, cost);
             }
-            check.judgement = Judgement::Open;
+            check.judgement = Judgement::Unjudged;
             check.is_degraded = group.role == Role::Fallback;
         }
     }
@@ -102,11 +102,11 @@ pub(crate) fn resolve(
             let has_actor = check.request.resolve(group, request, decision, context);
             check.rules = start..decision.checks.len();
             if !has_actor {
-                missing = missing.or(decision.lacks_actor(start));
+                missing = missing.or(decision.refuse_without_actor(start));
             }
             if has_actor && !check.rules.is_empty() {
                 if is_global {
-                    check.count_globally(&decision.checks, policy);
+                    check.count_in_store(&decision.checks, policy);
                 }
                 checks.add_prepared();
             }
@@ -147,7 +147,7 @@ impl GroupRequest {
             if let Some(cost) = &rule.varying {
                 (demand.cost, demand.pending) = cost.on_arrival(request);
             }
-            Some(RuleCheck { demand, actor, judgement: Judgement::Open, is_degraded: false })
+            Some(RuleCheck { demand, actor, judgement: Judgement::Unjudged, is_degraded: false })
         }));
         *epoch = policy.epoch();
         self.hash = if has_actor { hasher.hash(key.bytes()) } else { 0 };

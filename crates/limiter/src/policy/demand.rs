@@ -48,7 +48,7 @@ pub struct RuleCheck {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Judgement {
     /// The rule has not judged.
-    Open,
+    Unjudged,
     /// The rule neither counts nor refuses the request: a store failed.
     Uncounted,
     /// The rule refuses without a verdict: the request lacks the actor, or the store is down.
@@ -131,7 +131,7 @@ impl RuleCheck {
     pub fn result(&self) -> RuleResult {
         match self.judgement {
             Judgement::By(verdict) if verdict.admits() => RuleResult::Admitted,
-            Judgement::Open | Judgement::Uncounted => RuleResult::Uncounted,
+            Judgement::Unjudged | Judgement::Uncounted => RuleResult::Uncounted,
             _ if self.is_enforced() => RuleResult::Refused,
             _ => RuleResult::Shadowed,
         }
@@ -149,7 +149,7 @@ impl RuleCheck {
     pub fn verdict(&self) -> Option<&Verdict> {
         match &self.judgement {
             Judgement::By(verdict) => Some(verdict),
-            Judgement::Open | Judgement::Uncounted | Judgement::Denied => None,
+            Judgement::Unjudged | Judgement::Uncounted | Judgement::Denied => None,
         }
     }
 
@@ -190,7 +190,7 @@ impl RuleCheck {
             Judgement::By(verdict) => {
                 !verdict.admits() && !verdict.is_penalty() && self.demand.quota.quota.penalty().is_some()
             }
-            Judgement::Open | Judgement::Uncounted | Judgement::Denied => false,
+            Judgement::Unjudged | Judgement::Uncounted | Judgement::Denied => false,
         }
     }
 }

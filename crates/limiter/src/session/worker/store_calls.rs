@@ -29,7 +29,7 @@ impl<S: Store> Worker<S> {
         if self.fetches.begin(ticket, pending.leases(&self.policy)) {
             pending.claim(&self.context(clock));
         } else {
-            pending.fetches_nothing();
+            pending.refill_nothing();
         }
         let waiter = Waiter::Request(ticket);
         let mut is_answered = false;
