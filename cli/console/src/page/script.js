@@ -414,7 +414,7 @@ function drawTotals(stores) {
   else if (missing > 0) troubles.push(silent);
   if (alone > 0) troubles.push(outage());
   const differ = ["fingerprint", "version", "store_secret"].some((field) => {
-    const values = known.map(({ policy }) => policy[field] ?? "");
+    const values = known.map(({ policy }) => policy[field]).filter(Boolean);
     return values.some((value) => isOther(value, usual(values)));
   });
   if (differ) troubles.push("gateways differ");
@@ -537,7 +537,7 @@ by("top-by").addEventListener("change", () => drawTop(false));
 
 function under(gateway) {
   const secret = gateways.find((one) => one.gateway === gateway)?.policy?.store_secret;
-  return secret ? "under the secret " + secret : "in " + gateway;
+  return secret && secret !== "unknown" ? "under the secret " + secret : "in " + gateway;
 }
 const isHash = (value) => /^#[0-9a-f]{16}$/.test(value);
 // Why these values of a list do not lead to the actor: gateways would look for another one.

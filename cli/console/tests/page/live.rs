@@ -272,13 +272,11 @@ fn labels_of_the_chart_touch_no_bar() {
 #[test]
 fn a_store_whose_calls_all_fail_is_down() {
     let gateway = Fake::start();
-    gateway.state().policy["store_secret"] = json!(null);
     let store = |failed: u32| json!({"stores": [{"store": "redis", "breaker": "closed", "calls": [5], "failed": [failed]}], "rules": []});
     gateway.state().rates = store(5);
     let other = Fake::start();
     let console = Running::start(&[&gateway.url(), &other.url()]);
     let browser = open(&console);
-    // A gateway with an unknown secret is not marked as different.
     until(
         &browser,
         "document.querySelector('#headline').textContent === 'Redis is down: 1 gateway decides alone'",
