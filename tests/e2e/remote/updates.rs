@@ -3,7 +3,7 @@
 use super::clients::quota as quota_of;
 use super::{INTERVAL, LOCAL, Remote, VMS, local, quota};
 use gateway::config::cluster;
-use gateway::{Config, Gateway, Reply, Shell, Update, Upstream, filter};
+use gateway::{Config, Gateway, Reply, Update, Upstream, filter};
 use serde_json::{Value, json};
 use servers::Documents;
 
@@ -32,9 +32,9 @@ fn a_rule_that_stays_the_same_keeps_its_count() {
     assert_eq!(remote.counted("config.generation"), 2);
 }
 
-/// The module deletes its counts when a second document lacks the rule.
+/// A count outlives the documents that lack its rule.
 #[test]
-fn a_rule_that_comes_back_late_keeps_its_count_in_the_filter_alone() {
+fn a_rule_that_comes_back_late_keeps_its_count() {
     let remote = Remote::start(json!({}));
     let mut clients = remote.connect();
     let mut put = |document: Value, mark: u64| {
@@ -48,13 +48,9 @@ fn a_rule_that_comes_back_late_keeps_its_count_in_the_filter_alone() {
     assert_eq!(few(&mut remote.connect()), [200; 4]);
     put(quota(400_000), 400_000);
     put(quota(500_000), 500_000);
-    if Shell::of_run() == Shell::Native {
-        let deleted = "counts that no configuration uses are deleted";
-        remote.wait("the deletion", || remote.gateway.log_contains(deleted));
-    }
     put(two(12, 600_000), 600_000);
     let more = [(); 2].map(|()| few(&mut remote.connect()));
-    assert_eq!(more, if Shell::of_run() == Shell::Wasm { [[200; 4], [429; 4]] } else { [[200; 4]; 2] });
+    assert_eq!(more, [[200; 4], [429; 4]]);
 }
 
 /// The document server is down.
