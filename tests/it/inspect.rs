@@ -428,7 +428,7 @@ fn a_change_reaches_the_counts_of_all_plans() {
         gateway.reset("ann");
         assert_eq!((seen(&gateway, "gold"), seen(&gateway, "")), ((0, 2, false), (0, 9, false)));
     }
-    // What is granted under no plan is spent under each.
+    // A client spends a grant under any plan.
     (0..2).for_each(|_| assert!(ask(&mut gateway)));
     gateway.grant("ann", 3, 60);
     assert_eq!((0..5).map(|_| ask(&mut gateway)).collect::<Vec<_>>(), [true, true, true, false, false]);

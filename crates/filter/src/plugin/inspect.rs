@@ -354,7 +354,7 @@ impl<H: Host> Plugin<H> {
     }
 }
 
-/// Who asks.
+/// The client that asks, and the token that it has sent.
 #[derive(Clone, Copy)]
 struct Asker<'a> {
     client: IpAddr,

@@ -23,7 +23,8 @@ use diana_base::widened;
 use std::mem::take;
 use std::sync::Arc;
 
-/// Who counts a group with `scope: global`: its store, or a local group in its place.
+/// The part of a group's check that only a group with `scope: global` has: whether its store counts
+/// the request, or a local group in the store's place.
 #[derive(Debug)]
 pub(crate) struct StoreCheck {
     /// The index among the global groups of the limit.

@@ -114,7 +114,7 @@ impl RuleCheck {
         self.demand.quota.quota.shown()
     }
 
-    /// The quota as the document states it, of which clients see [`RuleCheck::shown`].
+    /// The quota as the document states it. Clients see [`RuleCheck::shown`].
     #[must_use]
     pub fn configured(&self) -> Allowance {
         self.demand.quota.quota.configured()
