@@ -91,3 +91,28 @@ fn read(name: &Value, lookup: Lookup) -> Result<String, &'static str> {
 fn is_plain(name: &str) -> bool {
     !name.is_empty() && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"_-".contains(&byte))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tokens_with_names_may_be_variables_in_both_forms() {
+        let filled = |document: &str| {
+            let mut value = diana_document::parse(document.as_bytes()).unwrap();
+            fill_in(&mut value, |name| Some(format!("text of {name}"))).map(|()| value.to_string())
+        };
+        let document = |ann: &str, ci: &str| {
+            format!(r#"{{"inspect":{{"tokens":{{"ann":{ann},"ci":{{"token":{ci},"read":true}}}}}}}}"#)
+        };
+        assert_eq!(
+            filled(&document(r#"{"env":"A"}"#, r#"{"env":"B"}"#)),
+            Ok(document(r#""text of A""#, r#""text of B""#))
+        );
+        let error = filled(&document(r#"{"env":"A"}"#, r#"{"env":"$(B)"}"#)).map_err(|error| error.path);
+        assert_eq!(error, Err("inspect.tokens.ci.token".into()));
+        // Only secrets are variables, whatever the names around them are.
+        let other = r#"{"limits":[{"tokens":{"ann":{"env":"A"}}}]}"#;
+        assert_eq!(filled(other), Ok(other.into()));
+    }
+}
