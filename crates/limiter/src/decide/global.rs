@@ -417,7 +417,8 @@ impl Checks {
     ) -> impl Iterator<Item = GlobalPending> + 'a {
         self.stores(policy).flat_map(move |(check, store, global)| {
             let own = check.rules(rules);
-            let is_settled = own.iter().any(|rule| rule.demand.pending.is_some());
+            let is_settled =
+                store.answered_at().is_some() && own.iter().any(|rule| rule.demand.pending.is_some());
             let queries = if is_settled { check.queries(global, rules, false, policy) } else { Vec::new() };
             let admitted = queries
                 .into_iter()
@@ -454,8 +455,11 @@ impl Pending {
     pub(crate) fn claim(&mut self, context: &Context) {
         let Pending { checks, decision: Decision { checks: rules, events, .. }, .. } = self;
         for check in checks.groups_mut() {
+            if !check.store.as_ref().is_some_and(|store| store.fetches) {
+                continue;
+            }
             let refill = check.refill(rules, context.policy);
-            if let Some((store, refill)) = check.store.as_mut().filter(|store| store.fetches).zip(refill) {
+            if let Some((store, refill)) = check.store.as_mut().zip(refill) {
                 store.fetches = refill.claim(context, events);
             }
         }
@@ -539,6 +543,9 @@ impl Pending {
                 let queries = check.queries(global, rules, false, policy);
                 let charged = queries.iter().zip(replies).filter(|(_, reply)| reply.charge[0] > 0);
                 results.charges.extend(charged.map(|(query, reply)| (store.shard, query.charge(reply))));
+            }
+            if replies.is_empty() && !store.fetches {
+                continue;
             }
             let Some(refill) = check.refill(rules, policy) else { continue };
             let is_granted = !replies.is_empty() && replies.iter().all(|reply| reply.grant.amount > 0);
