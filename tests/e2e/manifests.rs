@@ -87,7 +87,7 @@ fn document() -> String {
         }
         Shell::Wasm => {
             let code = "/usr/local/lib/diana/plugin.wasm";
-            read("kubernetes/wasm/diana.yaml").replace(code, filter::filter().unwrap().to_str().unwrap())
+            read("kubernetes/component/diana.yaml").replace(code, filter::filter().unwrap().to_str().unwrap())
         }
     };
     text.replace("unit: minute", "unit: hour")
@@ -276,7 +276,7 @@ fn the_native_twin_of_a_file_has_its_limits() {
         text.split("\n---\n").map(|one| serde_norway::from_str::<Value>(one).unwrap()).collect()
     };
     for (native, wasm) in [
-        ("kubernetes/native/diana.yaml", "kubernetes/wasm/diana.yaml"),
+        ("kubernetes/native/diana.yaml", "kubernetes/component/diana.yaml"),
         ("envoy-gateway/native.yaml", "envoy-gateway/wasm.yaml"),
     ] {
         let (native, wasm) = (file(native), file(wasm));

@@ -14,13 +14,13 @@
 mod agreement;
 mod binaries;
 mod check;
-mod folder;
+pub mod folder;
 mod image;
 mod lists;
 mod provenance;
 mod source;
 
-use crate::programs;
+use crate::{alerts, programs};
 use anyhow::{Context, Result, ensure};
 use folder::{EXECUTABLE, Folder, PLAIN};
 use gateway::filter;
@@ -129,7 +129,7 @@ fn documents(folder: &Folder, source: &Source, images: &[(&str, String)]) -> Res
             copy(&file, &file, mode)?;
         }
     }
-    Ok(())
+    folder.write(alerts::RESOURCE, alerts::resource()?.as_bytes(), PLAIN)
 }
 
 /// A text with the places that files have in a release.
