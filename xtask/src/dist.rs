@@ -137,6 +137,7 @@ fn moved(text: &str) -> String {
     text.replace("cargo xtask build && ", "")
         .replace("MODULES_SEARCH_PATH=target ", "MODULES_SEARCH_PATH=linux-amd64 ")
         .replace("target/diana", "diana")
+        .replace("target/libdiana", "linux-amd64/libdiana")
         .replace("target/second.yaml", "second.yaml")
 }
 
@@ -152,4 +153,21 @@ fn output(command: &mut std::process::Command) -> Result<String> {
     let said = [&output.stdout[..], &output.stderr].concat();
     ensure!(output.status.success(), "{command:?} failed:\n{}", String::from_utf8_lossy(&said).trim());
     String::from_utf8(output.stdout).with_context(|| format!("`{program}` prints no text"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn compose_finds_the_files_of_a_release() {
+        for file in ["compose.yaml", "run"] {
+            let text = fs::read_to_string(root().join("examples/docker-compose").join(file)).unwrap();
+            let text = moved(&text);
+            assert!(!text.contains("target/"), "{file}");
+            for built in ["../../diana.wasm", "../../linux-amd64/libdiana.so"] {
+                assert!(text.contains(built), "{file}: {built}");
+            }
+        }
+    }
 }

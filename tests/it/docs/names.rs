@@ -7,10 +7,11 @@ use std::collections::BTreeSet;
 use std::fs;
 
 /// Files with the expressions that turn Envoy's statistics into labels.
-const TAGGED: [&str; 9] = [
+const TAGGED: [&str; 10] = [
     "envoy.yaml",
     "docs/observability.md",
     "gateway/src/bootstrap.rs",
+    "examples/docker-compose/envoy.yaml",
     "examples/global-redis/envoy.yaml",
     "examples/remote-config/envoy.yaml",
     "examples/kubernetes/base/envoy.yaml",
