@@ -319,4 +319,28 @@ mod tests {
         }
         assert!(checked >= 15, "{checked}");
     }
+
+    /// The examples that a list of the script for a cluster has, sorted.
+    fn applied(start: &str) -> Vec<String> {
+        let script = read(&root().join(".ci/cluster")).unwrap();
+        let lists = script.split(start).skip(1).filter_map(|rest| rest.split(';').next());
+        let mut names: Vec<String> = lists.flat_map(str::split_whitespace).map(str::to_owned).collect();
+        names.sort();
+        names
+    }
+
+    /// The script has not run, but it misses no example.
+    #[test]
+    fn the_script_for_a_cluster_applies_each_example() {
+        let mut overlays = OVERLAYS.map(|(overlay, _)| overlay.to_owned());
+        overlays.sort();
+        assert_eq!(applied("for overlay in "), overlays);
+        let files = manifests(&EXAMPLES).unwrap();
+        let names = files.iter().filter_map(|file| file.rsplit('/').next()?.strip_suffix(".yaml"));
+        // The ways to Redis need one, and `metrics` is applied with each filter.
+        let mut names: Vec<&str> =
+            names.filter(|name| !name.contains("redis") && *name != "metrics").collect();
+        names.sort_unstable();
+        assert_eq!(applied("for file in "), names);
+    }
 }
