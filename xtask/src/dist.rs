@@ -15,7 +15,7 @@ mod agreement;
 mod binaries;
 mod check;
 pub mod folder;
-mod image;
+pub mod image;
 mod lists;
 mod provenance;
 mod source;
