@@ -106,9 +106,10 @@ pub fn run(options: &Options) -> Result<()> {
 /// lies in this folder, so configurations and commands name it there and not in `target/`, and name
 /// these images by their digests.
 fn documents(folder: &Folder, source: &Source, images: &[(&str, String)]) -> Result<()> {
-    const FILES: [(&str, &str); 5] = [
+    const FILES: [(&str, &str); 6] = [
         ("LICENSE", "LICENSE"),
         ("CHANGELOG.md", "CHANGELOG.md"),
+        ("llms.txt", "llms.txt"),
         ("docs/schema/diana.schema.json", "diana.schema.json"),
         ("envoy.yaml", "envoy.yaml"),
         ("envoy-native.yaml", "envoy-native.yaml"),
