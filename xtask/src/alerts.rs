@@ -1,5 +1,5 @@
-//! The rules and alerts of `deploy/observability`, checked by Prometheus' own promtool, and the same
-//! for Prometheus Operator.
+//! The rules and alerts of `deploy/observability`, checked by Prometheus' own promtool, and the
+//! same for Prometheus Operator.
 
 use crate::step::Step;
 use anyhow::{Context, Result, ensure};

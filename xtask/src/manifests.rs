@@ -262,7 +262,7 @@ mod tests {
         assert_eq!(overlays.len(), OVERLAYS.len() + 2, "each but `base` and `component`");
     }
 
-    /// The YAML documents of the examples and of `deploy`, with their files. Patches are documents too.
+    /// The YAML documents of the examples and of `deploy`, with their files; patches, too.
     fn documents() -> Vec<(PathBuf, Value)> {
         let mut found = Vec::new();
         for folder in ["examples", "deploy"].map(|one| root().join(one)) {

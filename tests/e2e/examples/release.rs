@@ -14,8 +14,8 @@ use std::time::Duration;
 pub struct Release(PathBuf);
 
 impl Release {
-    /// A release with this example, each of whose files `change` may change. It names built files as
-    /// `cargo xtask dist` does.
+    /// A release with this example, each of whose files `change` may change. It names built files
+    /// as `cargo xtask dist` does.
     pub fn with(example: &str, change: impl Fn(String) -> String) -> Self {
         static COUNT: AtomicU64 = AtomicU64::new(0);
         let name = format!("release-{}-{}", id(), COUNT.fetch_add(1, Ordering::Relaxed));

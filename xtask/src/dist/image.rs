@@ -66,7 +66,7 @@ pub fn write(folder: &Folder, version: &str, source: &Source) -> Result<Vec<(&'s
     IMAGES.iter().map(write).collect()
 }
 
-/// A text that names the images by these tags and digests, in place of the tags of the last release.
+/// A text that names the images by these tags and digests, in place of the last release's tags.
 pub fn pinned(text: &str, images: &[(&str, String)]) -> String {
     let is_of_tag = |one: char| one.is_ascii_alphanumeric() || "._-".contains(one);
     let mut parts = text.split(agreement::REGISTRY);
