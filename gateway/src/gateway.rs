@@ -85,7 +85,16 @@ impl Gateway {
     }
 
     /// The same from a file's text.
-    pub fn from_text(text: &str, mut port: impl FnMut(u16) -> u16) -> Result<Self> {
+    pub fn from_text(text: &str, port: impl FnMut(u16) -> u16) -> Result<Self> {
+        Self::from_text_with(text, &[], port)
+    }
+
+    /// The same with these variables of the environment.
+    pub fn from_text_with(
+        text: &str,
+        env: &[(String, String)],
+        mut port: impl FnMut(u16) -> u16,
+    ) -> Result<Self> {
         // What the file loads may not be built yet.
         if text.contains("target/diana") {
             filter::filter()?;
@@ -104,7 +113,7 @@ impl Gateway {
             drain: Duration::from_secs(2),
             log_level: "info",
             under: &[],
-            env: &[],
+            env,
         };
         let process = Process::start(folder, &start)?;
         let Some(address) = process.admin.listener(LISTENER)? else {

@@ -87,7 +87,7 @@ fn document() -> String {
         }
         Shell::Wasm => {
             let code = "/usr/local/lib/diana/plugin.wasm";
-            read("kubernetes/wasm/diana.yaml").replace(code, filter::filter().unwrap().to_str().unwrap())
+            read("kubernetes/component/diana.yaml").replace(code, filter::filter().unwrap().to_str().unwrap())
         }
     };
     text.replace("unit: minute", "unit: hour")
@@ -229,11 +229,18 @@ fn of_istio(resource: &Value) -> Value {
     let wasm = spec.get("wasm").unwrap_or(spec);
     let name = ["namespace", "name"].map(|key| metadata[key].as_str().unwrap()).join(".");
     let code = json!({"local": {"filename": filter::filter().unwrap()}});
+    let variables = wasm["vmConfig"]["env"].as_array().unwrap().iter();
+    let of_host: Vec<&Value> =
+        variables.filter(|one| one["valueFrom"] == "HOST").map(|one| &one["name"]).collect();
     let config = json!({
         "name": name,
         "configuration": text(&wasm["pluginConfig"]),
         "failure_policy": wasm["failStrategy"],
-        "vm_config": {"runtime": "envoy.wasm.runtime.v8", "code": code},
+        "vm_config": {
+            "runtime": "envoy.wasm.runtime.v8",
+            "code": code,
+            "environment_variables": {"host_env_keys": of_host},
+        },
     });
     let name = format!("extensions.istio.io/trafficextension/{name}");
     json!({"name": name, "typed_config": {"@type": WASM, "config": config}})
@@ -276,7 +283,7 @@ fn the_native_twin_of_a_file_has_its_limits() {
         text.split("\n---\n").map(|one| serde_norway::from_str::<Value>(one).unwrap()).collect()
     };
     for (native, wasm) in [
-        ("kubernetes/native/diana.yaml", "kubernetes/wasm/diana.yaml"),
+        ("kubernetes/native/diana.yaml", "kubernetes/component/diana.yaml"),
         ("envoy-gateway/native.yaml", "envoy-gateway/wasm.yaml"),
     ] {
         let (native, wasm) = (file(native), file(wasm));
@@ -317,7 +324,7 @@ fn istio_counts_in_redis_by_the_patches() {
         json!([{"name": "envoy.bootstrap.internal_listener", "typed_config": {"@type": internal}}]);
     let bootstrap = bootstrap.to_string().replace("redis.redis.svc.cluster.local", "127.0.0.1");
     let bootstrap = bootstrap.replace("6379", &redis.port().to_string());
-    let gateway = Gateway::from_text(&bootstrap, |port| port).unwrap();
+    let gateway = Gateway::from_text_with(&bootstrap, &secrets(), |port| port).unwrap();
     let passes = || gateway.get("/api", &[("x-user-id", "ann")]).unwrap().status == 200;
     let passed = (0..130).filter(|_| passes()).count();
     // A token refills every 0.6 s.
@@ -326,6 +333,7 @@ fn istio_counts_in_redis_by_the_patches() {
     let (calls, failed) = (counted("calls"), counted("failed_calls"));
     // On a busy machine a call may take longer than its timeout, and then the gateway counts.
     assert!(calls >= 50 && failed * 10 <= calls, "{calls}, {failed} failed, {}", gateway.logs());
+    shows_no_secret(&gateway, &["DIANA_SECRET"]);
 }
 
 /// What Envoy Gateway makes of the policy and the proxy, in `internal/xds/translator/wasm.go` and
@@ -340,7 +348,12 @@ fn of_envoy_gateway(policy: &Value, proxy: &Value) -> Value {
             let config = json!({
                 "name": wasm["name"],
                 "configuration": text(&wasm["config"]),
-                "vm_config": {"vm_id": vm_id, "runtime": "envoy.wasm.runtime.v8", "code": code},
+                "vm_config": {
+                    "vm_id": vm_id,
+                    "runtime": "envoy.wasm.runtime.v8",
+                    "code": code,
+                    "environment_variables": {"host_env_keys": wasm["env"]["hostKeys"]},
+                },
             });
             let name = format!("envoy.filters.http.wasm/{name}/wasm/0");
             json!({"name": name, "disabled": true, "typed_config": {"@type": WASM, "config": config}})
@@ -395,6 +408,19 @@ fn envoy_gateway_limits_by_its_policy() {
     }
 }
 
+/// The variables that a Secret puts into the pods' environment.
+pub fn secrets() -> Vec<(String, String)> {
+    let all = [("DIANA_SECRET", "a secret of the tests"), ("DIANA_REDIS_PASSWORD", Hosted::PASSWORD)];
+    all.map(|(name, value)| (name.into(), value.into())).to_vec()
+}
+
+/// The dump has these variables' names, and no variable's value.
+fn shows_no_secret(gateway: &Gateway, names: &[&str]) {
+    let dump = gateway.admin().get("/config_dump").unwrap().text();
+    assert!(names.iter().all(|name| dump.contains(name)), "{dump}");
+    assert!(secrets().iter().all(|(_, value)| !dump.contains(value)), "{dump}");
+}
+
 /// The secrets come from the pod's environment.
 #[test]
 fn kubernetes_counts_in_redis_with_the_secret_of_the_pod() {
@@ -406,10 +432,8 @@ fn kubernetes_counts_in_redis_with_the_secret_of_the_pod() {
     let mut document = document["resources"][0]["typed_config"]["filter_config"]["value"].clone();
     let rule = json!({"rpu": 20, "unit": "7d", "algo": "W"});
     document["limits"].as_array_mut().unwrap().push(shared_rule("=/shared", "shared", &rule));
-    let secrets = [("DIANA_SECRET", "a secret of the tests"), ("DIANA_REDIS_PASSWORD", Hosted::PASSWORD)];
-    let env: Vec<_> = secrets.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
     let start =
-        || Config { env: env.clone(), clusters: vec![cluster.clone()], ..Config::new(document.clone()) };
+        || Config { env: secrets(), clusters: vec![cluster.clone()], ..Config::new(document.clone()) };
     let gateways = [(); 2].map(|()| Gateway::start(start()).unwrap());
     let passes =
         |index: &usize| gateways[index % 2].get("/shared", &[("x-user-id", "ann")]).unwrap().status == 200;
@@ -423,21 +447,29 @@ fn envoy_gateway_counts_in_redis_by_its_bootstrap() {
     let redis = Hosted::start();
     let mut policy = resources("envoy-gateway/wasm.yaml").remove("EnvoyExtensionPolicy").unwrap();
     let document = &mut policy["spec"]["wasm"][0]["config"];
-    document["store"] = in_redis(json!({"user": "diana", "password": Hosted::PASSWORD}));
+    let variable = |name: &str| json!({"env": name});
+    let (secret, password) = (variable("DIANA_SECRET"), variable("DIANA_REDIS_PASSWORD"));
+    document["store"] = in_redis(json!({"secret": secret, "user": "diana", "password": password}));
     let rule = json!({"rpu": 20, "unit": "7d", "algo": "W"});
     document["limits"].as_array_mut().unwrap().push(shared_rule("=/shared", "shared", &rule));
-    let bootstrap = of_envoy_gateway(&policy, &resources("envoy-gateway/redis.yaml")["EnvoyProxy"]);
+    let proxy = &resources("envoy-gateway/redis.yaml")["EnvoyProxy"];
+    let container = &proxy["spec"]["provider"]["kubernetes"]["envoyDeployment"]["container"];
+    let set: Vec<&Value> = container["env"].as_array().unwrap().iter().map(|one| &one["name"]).collect();
+    assert_eq!(json!(set), policy["spec"]["wasm"][0]["env"]["hostKeys"], "the pod has what the filter reads");
+    let bootstrap = of_envoy_gateway(&policy, proxy);
     let text = bootstrap.to_string().replace(r#""address":"redis.example.com","port_value":6379"#, "ADDRESS");
     let address = format!(r#""address":"127.0.0.1","port_value":{}"#, redis.port());
     assert_eq!(text.matches("ADDRESS").count(), 1);
     let text = redis.with_files(&text.replace("ADDRESS", &address));
-    let gateways = [(); 2].map(|()| Gateway::from_text(&text, |port| port).unwrap());
+    let start = || Gateway::from_text_with(&text, &secrets(), |port| port).unwrap();
+    let gateways = [(); 2].map(|()| start());
     let passes = |index: &usize| {
         let answer = gateways[index % 2].get("/shared", &[("x-user-id", "ann")]).unwrap();
         answer.status == 200
     };
     assert_eq!((0..40).filter(passes).count(), 20);
     assert!(gateways.iter().all(|gateway| gateway.counted("store.redis.calls").unwrap() > 0));
+    shows_no_secret(&gateways[0], &["DIANA_SECRET", "DIANA_REDIS_PASSWORD"]);
     // Labelled as without a store.
     let refused = |gateway: &Gateway| {
         gateway.stats().unwrap().sum("diana_requests", &[("rule", "shared"), ("result", "refused")])

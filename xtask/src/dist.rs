@@ -14,13 +14,13 @@
 mod agreement;
 mod binaries;
 mod check;
-mod folder;
-mod image;
+pub mod folder;
+pub mod image;
 mod lists;
 mod provenance;
 mod source;
 
-use crate::programs;
+use crate::{alerts, programs};
 use anyhow::{Context, Result, ensure};
 use folder::{EXECUTABLE, Folder, PLAIN};
 use gateway::filter;
@@ -85,13 +85,13 @@ pub fn run(options: &Options) -> Result<()> {
         };
         folder.write(file.place, &bytes, if file.is_command() { EXECUTABLE } else { PLAIN })?;
     }
-    documents(&folder, &source)?;
+    let images = image::write(&folder, &version, &source)?;
+    documents(&folder, &source, &images)?;
     let page =
         include_str!("dist/README.md").replace("{TAG}", &image::tag(&version)).replace("{VERSION}", &version);
     folder.write("README.md", page.replace("{COMMIT}", &source.commit).as_bytes(), PLAIN)?;
     lists::bills(&folder, &source)?;
     folder.write("licences/THIRD-PARTY.txt", lists::licences()?.as_bytes(), PLAIN)?;
-    image::write(&folder, &version, &source)?;
     let statement = provenance::statement(&folder, &name, &source, &options.builder)?;
     folder.write("provenance.intoto.json", statement.as_bytes(), PLAIN)?;
     folder.finish(source.epoch)?;
@@ -103,16 +103,24 @@ pub fn run(options: &Options) -> Result<()> {
 }
 
 /// Copies what the repository has for users: the schema, examples, and all of `deploy/`. The filter
-/// lies in this folder, so configurations and commands name it there and not in `target/`.
-fn documents(folder: &Folder, source: &Source) -> Result<()> {
-    const FILES: [(&str, &str); 5] = [
+/// lies in this folder, so configurations and commands name it there and not in `target/`, and name
+/// these images by their digests.
+fn documents(folder: &Folder, source: &Source, images: &[(&str, String)]) -> Result<()> {
+    const FILES: [(&str, &str); 6] = [
         ("LICENSE", "LICENSE"),
         ("CHANGELOG.md", "CHANGELOG.md"),
+        ("llms.txt", "llms.txt"),
         ("docs/schema/diana.schema.json", "diana.schema.json"),
         ("envoy.yaml", "envoy.yaml"),
         ("envoy-native.yaml", "envoy-native.yaml"),
     ];
-    let copy = |from: &str, to: &str, mode| folder.write(to, &moved(read(&root().join(from))?), mode);
+    let copy = |from: &str, to: &str, mode| {
+        let bytes = match String::from_utf8(read(&root().join(from))?) {
+            Ok(text) => image::pinned(&moved(&text), images).into_bytes(),
+            Err(other) => other.into_bytes(),
+        };
+        folder.write(to, &bytes, mode)
+    };
     for (from, to) in FILES {
         copy(from, to, PLAIN)?;
     }
@@ -122,20 +130,16 @@ fn documents(folder: &Folder, source: &Source) -> Result<()> {
             copy(&file, &file, mode)?;
         }
     }
-    Ok(())
+    folder.write(alerts::RESOURCE, alerts::resource()?.as_bytes(), PLAIN)
 }
 
 /// A text with the places that files have in a release.
-fn moved(file: Vec<u8>) -> Vec<u8> {
-    match String::from_utf8(file) {
-        Ok(text) => text
-            .replace("cargo xtask build && ", "")
-            .replace("MODULES_SEARCH_PATH=target ", "MODULES_SEARCH_PATH=linux-amd64 ")
-            .replace("target/diana", "diana")
-            .replace("target/second.yaml", "second.yaml")
-            .into_bytes(),
-        Err(other) => other.into_bytes(),
-    }
+fn moved(text: &str) -> String {
+    text.replace("cargo xtask build && ", "")
+        .replace("MODULES_SEARCH_PATH=target ", "MODULES_SEARCH_PATH=linux-amd64 ")
+        .replace("target/diana", "diana")
+        .replace("target/libdiana", "linux-amd64/libdiana")
+        .replace("target/second.yaml", "second.yaml")
 }
 
 /// Reads a file, and names it if that fails.
@@ -150,4 +154,21 @@ fn output(command: &mut std::process::Command) -> Result<String> {
     let said = [&output.stdout[..], &output.stderr].concat();
     ensure!(output.status.success(), "{command:?} failed:\n{}", String::from_utf8_lossy(&said).trim());
     String::from_utf8(output.stdout).with_context(|| format!("`{program}` prints no text"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn compose_finds_the_files_of_a_release() {
+        for file in ["compose.yaml", "run"] {
+            let text = fs::read_to_string(root().join("examples/docker-compose").join(file)).unwrap();
+            let text = moved(&text);
+            assert!(!text.contains("target/"), "{file}");
+            for built in ["../../diana.wasm", "../../linux-amd64/libdiana.so"] {
+                assert!(text.contains(built), "{file}: {built}");
+            }
+        }
+    }
 }

@@ -78,4 +78,22 @@ mod tests {
         let workflow = format!("steps:\n  - uses: a/b@{commit} # v1\n  - uses: c/d@v1\n    uses: e/f@main\n");
         assert_eq!(unpinned(&workflow), ["c/d@v1", "e/f@main"]);
     }
+
+    /// What the pages verify is what the release's workflow signs.
+    #[test]
+    fn the_pages_verify_what_the_workflow_signs() {
+        let text = |file: &str| fs::read_to_string(root().join(file)).unwrap();
+        let workflow = text(".github/workflows/release.yml");
+        for page in ["docs/guide.md", "docs/zh-CN/guide.md"].map(text) {
+            let identity = page.split("/.github/").nth(1).and_then(|rest| rest.split('@').next()).unwrap();
+            assert_eq!(text(&format!(".github/{identity}")), workflow);
+            let kind = page.split("--type ").nth(1).and_then(|rest| rest.split('`').next()).unwrap();
+            assert!(workflow.contains(&format!("cosign attest --yes --type {kind} ")), "{kind}");
+        }
+        assert!(workflow.contains("cosign sign --yes ") && workflow.contains("id-token: write"));
+        for image in crate::dist::image::IMAGES {
+            let list = workflow.split("image: [").nth(1).and_then(|rest| rest.split(']').next()).unwrap();
+            assert!(list.split(", ").any(|name| name == image.name), "{}", image.name);
+        }
+    }
 }

@@ -1,7 +1,7 @@
 //! `examples/docker-compose`, run without a container engine by the example's own script.
 
 use super::release::{Release, Running};
-use gateway::{Connection, Response, envoy, free_port, prometheus, root, wait_until};
+use gateway::{Connection, Response, envoy, free_port, prometheus, wait_until};
 use serde_json::Value;
 use std::fs;
 use std::net::{SocketAddr, TcpListener};
@@ -32,10 +32,12 @@ impl Services {
 
     fn try_start() -> Option<Self> {
         // A long timeout, because a test machine may be busy.
-        let patient = format!("{0}timeout: 5s\n{0}replicas: auto", " ".repeat(30));
-        let change = |text: String| {
-            text.replace("_interval: 5s", "_interval: 1s")
-                .replace(&format!("{}replicas: auto", " ".repeat(30)), &patient)
+        let patient = |line: &str| match line.split_once("replicas: auto") {
+            Some((indent, _)) => format!("{indent}timeout: 5s\n{line}\n"),
+            None => format!("{line}\n"),
+        };
+        let change = |text: String| -> String {
+            text.replace("_interval: 5s", "_interval: 1s").lines().map(patient).collect()
         };
         let release = Release::with("docker-compose", change);
         let is_free = |port: u16| TcpListener::bind(("127.0.0.1", port)).is_ok();
@@ -112,7 +114,7 @@ fn real_prometheus_has_the_series_of_the_example() {
         (answer.status == 200).then_some(())
     };
     wait_until("Prometheus", LIMIT, is_ready).unwrap();
-    let refused = r#"sum(envoy_diana_requests{rule="per-user",result="refused"})"#;
+    let refused = r#"sum({__name__=~"(envoy_)?diana_requests",rule="per-user",result="refused"})"#;
     wait_until("the refusals in Prometheus", LIMIT, || {
         let result = services.query(refused);
         result.first()?["value"][1].as_str()?.parse::<f64>().ok().filter(|count| *count >= 19.0)
@@ -124,6 +126,7 @@ fn real_prometheus_has_the_series_of_the_example() {
     let recorded = [
         r#"sum by (outcome) (diana:decisions:rate5m{outcome="refused"}) > 0"#,
         r#"sum by (store) (diana:calls:rate5m{shell="native"}) > 0"#,
+        r#"sum by (store) (diana:calls:rate5m{shell="wasm"}) > 0"#,
         "diana:replicas:value == 2",
     ];
     for expression in recorded {
@@ -133,13 +136,8 @@ fn real_prometheus_has_the_series_of_the_example() {
     assert_eq!(services.query(r#"ALERTS{alertname!~"DianaTableFills"}"#), [Value::Null; 0]);
 }
 
-/// A file of the example.
-fn file(name: &str) -> String {
-    fs::read_to_string(root().join("examples/docker-compose").join(name)).unwrap()
-}
-
-fn yaml(name: &str) -> Value {
-    let mut value: serde_norway::Value = serde_norway::from_str(&file(name)).unwrap();
+fn yaml(text: &str) -> Value {
+    let mut value: serde_norway::Value = serde_norway::from_str(text).unwrap();
     value.apply_merge().unwrap();
     serde_json::to_value(value).unwrap()
 }
@@ -149,25 +147,29 @@ fn yaml(name: &str) -> Value {
 #[test]
 fn the_compose_file_fits_its_files() {
     let release = Release::with("docker-compose", |text| text);
-    let compose = yaml("compose.yaml");
+    let folder = release.path().join("examples/docker-compose");
+    let file = |name: &str| fs::read_to_string(folder.join(name)).unwrap();
+    let compose = yaml(&file("compose.yaml"));
     let services = compose["services"].as_object().unwrap();
     let mut files = 0;
     for (name, service) in services {
         let version = service["image"].as_str().unwrap().split_once(':').unwrap().1;
         assert!(version.trim_start_matches('v').split('.').all(|part| part.parse::<u32>().is_ok()), "{name}");
+        for limit in ["cpus", "mem_limit"] {
+            assert!(!service[limit].is_null(), "{name}: {limit}");
+        }
         for volume in service["volumes"].as_array().unwrap() {
             let short = volume.as_str().map(|volume| volume.split(':').next().unwrap());
             let source = short.or(volume["source"].as_str()).unwrap();
-            let source = source.replace("${DIANA_FOLDER:-../../linux-amd64}", "../../linux-amd64");
-            assert!(
-                release.path().join("examples/docker-compose").join(&source).is_file(),
-                "{name}: {source}"
-            );
+            // A variable with a default.
+            let source = source.trim_start_matches("${DIANA_MODULE:-").trim_end_matches('}');
+            assert!(folder.join(source).is_file(), "{name}: {source}");
             files += 1;
         }
     }
     assert!(files >= 8, "{files}");
-    let texts = ["envoy.yaml", "prometheus.yaml", "grafana/datasource.yaml"].map(file).concat();
+    let files = ["envoy.yaml", "envoy-native.yaml", "prometheus.yaml", "grafana/datasource.yaml"];
+    let texts = files.map(file).concat();
     let addresses =
         texts.match_indices("address: {socket_address: {address: ").map(|(at, start)| at + start.len());
     let targets = texts.match_indices("\"gateway-").map(|(at, _)| at + 1);
@@ -178,8 +180,24 @@ fn the_compose_file_fits_its_files() {
         .map(|at| texts[at..].split([',', ':']).next().unwrap())
         .filter(|host| *host != "0.0.0.0")
         .collect();
-    assert_eq!(hosts.len(), 5, "{hosts:?}");
+    assert_eq!(hosts.len(), 7, "{hosts:?}");
     for host in hosts {
         assert!(services.contains_key(host), "{host}");
     }
+}
+
+#[test]
+fn both_gateways_of_compose_have_the_same_document() {
+    let release = Release::with("docker-compose", |text| text);
+    let document = |name: &str, path: &str| {
+        let text = fs::read_to_string(release.path().join("examples/docker-compose").join(name)).unwrap();
+        let manager = "/static_resources/listeners/0/filter_chains/0/filters/0/typed_config";
+        let path = format!("{manager}/http_filters/0/typed_config/{path}/value");
+        let document = yaml(&text).pointer(&path).cloned();
+        document.unwrap_or_else(|| panic!("{name} has no {path}"))
+    };
+    assert_eq!(
+        document("envoy.yaml", "config/configuration"),
+        document("envoy-native.yaml", "filter_config")
+    );
 }

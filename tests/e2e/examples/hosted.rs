@@ -84,8 +84,9 @@ fn gateway(carrier: Carrier, cluster: &Value) -> Gateway {
             cluster["name"] = json!("redis-itself");
             cluster.as_object_mut().unwrap().remove("upstream_config");
             let store = &mut document["store"]["redis"];
-            (store["user"], store["password"]) = (json!("diana"), json!(Hosted::PASSWORD));
+            (store["user"], store["password"]) = (json!("diana"), json!({"env": "DIANA_REDIS_PASSWORD"}));
             Config {
+                env: vec![("DIANA_REDIS_PASSWORD".into(), Hosted::PASSWORD.into())],
                 tunnels: vec![Tunnel { name: Carrier::CLUSTER.into(), redis: cluster }],
                 ..Config::new(document)
             }

@@ -14,7 +14,8 @@ use std::time::Duration;
 pub struct Release(PathBuf);
 
 impl Release {
-    /// A release with this example, each of whose files `change` may change.
+    /// A release with this example, each of whose files `change` may change. It names built files
+    /// as `cargo xtask dist` does.
     pub fn with(example: &str, change: impl Fn(String) -> String) -> Self {
         static COUNT: AtomicU64 = AtomicU64::new(0);
         let name = format!("release-{}-{}", id(), COUNT.fetch_add(1, Ordering::Relaxed));
@@ -24,7 +25,9 @@ impl Release {
         symlink(filter::module().unwrap().canonicalize().unwrap(), folder.join("linux-amd64/libdiana.so"))
             .unwrap();
         let example = Path::new("examples").join(example);
-        copy(&root().join(&example), &folder.join(&example), &change);
+        let moved =
+            |text: String| text.replace("target/diana", "diana").replace("target/lib", "linux-amd64/lib");
+        copy(&root().join(&example), &folder.join(&example), &|text| change(moved(text)));
         let observability = Path::new("deploy/observability");
         copy(&root().join(observability), &folder.join(observability), &|text| text);
         Self(folder)

@@ -7,7 +7,7 @@ use super::{
     wait_together,
 };
 use crate::examples::hosted::Hosted;
-use crate::manifests::resources;
+use crate::manifests::{resources, secrets};
 use gateway::config::cluster;
 use gateway::{Config, Gateway, free_port, root};
 use serde_json::{Value, json};
@@ -24,37 +24,39 @@ fn hop(example: &str, redis: &Hosted) -> Gateway {
         .unwrap()
 }
 
-/// The store in the last block of the example's README, with this password.
-fn store(example: &str, password: &str) -> Value {
+/// The store in the last block of the example's README, whose secrets are variables.
+fn store(example: &str) -> Value {
     let readme = fs::read_to_string(root().join("examples").join(example).join("README.md")).unwrap();
     let block = readme.rsplit("```yaml\n").next().unwrap().split("```").next().unwrap();
     let mut block: Value = serde_norway::from_str(block).unwrap();
     let mut store = block["store"]["redis"].take();
-    (store["password"], store["replicas"]) = (json!(password), json!(2));
+    store["replicas"] = json!(2);
     store
 }
 
-/// Two gateways with this store. Calls to its cluster reach the hop.
-fn by(store: Value, hop: &Gateway) -> Vec<Gateway> {
+/// Two gateways with this store and this password. Calls to its cluster reach the hop.
+fn by(store: Value, password: &str, hop: &Gateway) -> Vec<Gateway> {
     let mut cluster = cluster(store["cluster"].as_str().unwrap(), hop.address(), false);
     // As Envoy Gateway has it. The script is longer.
     cluster["per_connection_buffer_limit_bytes"] = json!(32_768);
     let document = json!({"limits": quota(), "store": in_redis(store)});
-    gateways(&document, |config| Config { clusters: vec![cluster.clone()], ..config })
+    let mut env = secrets();
+    env[1].1 = password.to_owned();
+    gateways(&document, |config| Config { clusters: vec![cluster.clone()], env: env.clone(), ..config })
 }
 
 fn count_through_the_hop(example: &str, name: &str) {
     let mut redis = Hosted::start();
     let hop = hop(example, &redis);
-    let store = |password: &str| store(example, password);
-    assert_eq!(store("")["cluster"], name);
-    let right = by(store(Hosted::PASSWORD), &hop);
+    let store = store(example);
+    assert_eq!(store["cluster"], name);
+    let right = by(store.clone(), Hosted::PASSWORD, &hop);
     wait_together(&right);
     assert_together(&right, "ann");
     redis.forget_script();
     assert_together(&right, "bob");
     // A gateway without the password reaches the hop, and nothing behind it.
-    assert_alone(&by(store("wrong"), &hop), "ann");
+    assert_alone(&by(store, "wrong", &hop), "ann");
     assert_eq!(passed(&mut connections(&right, 4), "/", "carl", 2 * QUOTA), QUOTA);
     assert_eq!(counted(&right, "rule.quota.degraded"), 0);
 }

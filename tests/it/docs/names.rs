@@ -7,10 +7,11 @@ use std::collections::BTreeSet;
 use std::fs;
 
 /// Files with the expressions that turn Envoy's statistics into labels.
-const TAGGED: [&str; 9] = [
+const TAGGED: [&str; 10] = [
     "envoy.yaml",
     "docs/observability.md",
     "gateway/src/bootstrap.rs",
+    "examples/docker-compose/envoy.yaml",
     "examples/global-redis/envoy.yaml",
     "examples/remote-config/envoy.yaml",
     "examples/kubernetes/base/envoy.yaml",
@@ -318,5 +319,29 @@ fn every_link_leads_somewhere() {
                 assert!(anchors(&super::text(&target)).contains(anchor), "{file}: {link}#{anchor}");
             }
         }
+    }
+}
+
+/// Assistants fetch `llms.txt` alone, so its links are addresses.
+#[test]
+fn every_link_of_llms_txt_leads_to_a_file() {
+    const FILES: &str = "https://raw.githubusercontent.com/diana-limiter/diana/main/";
+    let page = text("llms.txt");
+    let links = names(&page, "](", |letter| letter != ')');
+    assert!(links.len() > 20, "{}", links.len());
+    for (link, _) in links {
+        let file = link.strip_prefix(FILES).unwrap_or_else(|| panic!("{link}: another place"));
+        assert!(fs::exists(format!("{}/{file}", env!("CARGO_MANIFEST_DIR"))).unwrap(), "{link}");
+    }
+}
+
+#[test]
+fn llms_txt_names_the_oldest_envoys() {
+    let page = text("llms.txt");
+    for (manifest, file) in [("manifest", "libdiana.so"), ("wasm", "diana.wasm")] {
+        let manifest = text(&format!("deploy/built-on-envoy/{manifest}.yaml"));
+        let (_, oldest) = manifest.split_once("minEnvoyVersion: ").unwrap();
+        let oldest = oldest.split('\n').next().unwrap().trim_end_matches(".0");
+        assert!(page.contains(&format!("(`{file}`) for Envoy {oldest} or later")), "{file}: {oldest}");
     }
 }

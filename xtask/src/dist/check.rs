@@ -1,8 +1,8 @@
 //! `cargo xtask dist --check`: the finished release, read by tools that are not ours.
 
-use super::folder::{Folder, SUMS, files};
+use super::folder::{Folder, SUMS, files, sha256};
 use super::image::{IMAGES, Image, LAYER, USER, tag};
-use super::{output, read};
+use super::{agreement, output, read};
 use crate::programs;
 use anyhow::{Context, Result, bail, ensure};
 use gateway::{envoy, target};
@@ -58,7 +58,13 @@ fn image(folder: &Folder, work: &Path, image: &Image, architecture: &str, versio
     };
     let json = |text: String| Ok::<Value, anyhow::Error>(serde_json::from_str(&text)?);
     let original = format!("oci:{}:{}", folder.path().join("oci").join(name).display(), tag(version));
-    let tagged = json(skopeo(&["inspect", "--raw", &original])?)?;
+    let tagged = skopeo(&["inspect", "--raw", &original])?;
+    let digest = sha256(tagged.as_bytes());
+    let reference = format!("{}{name}:{}@sha256:{digest}", agreement::REGISTRY, tag(version));
+    let mut grep = Command::new("grep");
+    grep.args(["--recursive", "--fixed-strings", "--quiet", &reference, "examples"]);
+    output(grep.current_dir(folder.path())).with_context(|| format!("no example names {reference}"))?;
+    let tagged = json(tagged)?;
     ensure!(tagged["manifests"].is_array() == from.contains("ARCH"), "`{name}` is for other platforms");
     let copied = work.join(format!("{name}-{architecture}"));
     skopeo(&["copy", "--quiet", &original, &format!("dir:{}", copied.display())])?;

@@ -56,12 +56,33 @@ const CONFIG: &str = "application/vnd.oci.image.config.v1+json";
 /// The one type of a layer that Istio and Envoy Gateway take.
 pub const LAYER: &str = "application/vnd.oci.image.layer.v1.tar+gzip";
 
-/// Writes the layouts to `oci/NAME`, with the version as their tag.
-pub fn write(folder: &Folder, version: &str, source: &Source) -> Result<()> {
-    for image in &IMAGES {
-        image.write(folder, image.architectures(), version, source)?;
+/// Writes the layouts to `oci/NAME`, with the version as their tag. Returns each image's name, and
+/// its tag and digest as they follow the name in a reference.
+pub fn write(folder: &Folder, version: &str, source: &Source) -> Result<Vec<(&'static str, String)>> {
+    let write = |image: &Image| {
+        let digest = image.write(folder, image.architectures(), version, source)?;
+        Ok((image.name, format!(":{}@{digest}", tag(version))))
+    };
+    IMAGES.iter().map(write).collect()
+}
+
+/// A text that names the images by these tags and digests, in place of the last release's tags.
+pub fn pinned(text: &str, images: &[(&str, String)]) -> String {
+    let is_of_tag = |one: char| one.is_ascii_alphanumeric() || "._-".contains(one);
+    let mut parts = text.split(agreement::REGISTRY);
+    let mut pinned = parts.next().unwrap_or_default().to_owned();
+    for part in parts {
+        let tag = |name: &str| part.strip_prefix(name)?.strip_prefix(':');
+        let found = images.iter().find_map(|(name, reference)| Some((name, reference, tag(name)?)));
+        pinned.push_str(agreement::REGISTRY);
+        match found {
+            Some((name, reference, rest)) => {
+                pinned.extend([name, reference.as_str(), rest.trim_start_matches(is_of_tag)]);
+            }
+            None => pinned.push_str(part),
+        }
     }
-    Ok(())
+    pinned
 }
 
 /// The tag of a version. A tag has no `+`.
@@ -76,7 +97,14 @@ impl Image {
         if self.from.contains("ARCH") { &["amd64", "arm64"] } else { &["amd64"] }
     }
 
-    fn write(&self, folder: &Folder, architectures: &[&str], version: &str, source: &Source) -> Result<()> {
+    /// Returns the digest of what has the tag.
+    fn write(
+        &self,
+        folder: &Folder,
+        architectures: &[&str],
+        version: &str,
+        source: &Source,
+    ) -> Result<String> {
         let home = format!("oci/{}", self.name);
         let blob = |media_type: &str, bytes: &[u8]| -> Result<Value> {
             let hash = sha256(bytes);
@@ -110,9 +138,11 @@ impl Image {
                 blob(INDEX, index.to_string().as_bytes())?
             }
         };
+        let digest = tagged["digest"].as_str().context("an image without a digest")?.to_owned();
         tagged["annotations"] = json!({"org.opencontainers.image.ref.name": tag(version)});
         folder.write(&format!("{home}/index.json"), index(&[tagged]).to_string().as_bytes(), PLAIN)?;
-        folder.write(&format!("{home}/oci-layout"), br#"{"imageLayoutVersion":"1.0.0"}"#, PLAIN)
+        folder.write(&format!("{home}/oci-layout"), br#"{"imageLayoutVersion":"1.0.0"}"#, PLAIN)?;
+        Ok(digest)
     }
 
     fn annotations(&self, version: &str, source: &Source) -> Value {
@@ -196,5 +226,48 @@ mod tests {
         // And the image that is a Dockerfile alone.
         let names = folder::files(&root().join("deploy/images")).unwrap();
         assert_eq!(names.len(), IMAGES.len() + 1, "{names:?}");
+    }
+
+    /// A registry serves by the digest what the layout has by the tag.
+    #[test]
+    fn the_digest_of_an_image_is_that_of_its_tag() {
+        let source = Source {
+            commit: "0".repeat(40),
+            epoch: 1_700_000_000,
+            date: "2023-11-14T22:13:20Z".into(),
+            tags: Vec::new(),
+            is_dirty: false,
+        };
+        let place = tempfile::tempdir().unwrap();
+        let folder = Folder::create(&place.path().join("release")).unwrap();
+        for image in &IMAGES {
+            let file = |architecture: &&str| image.from.replace("ARCH", architecture);
+            image.architectures().iter().for_each(|one| folder.write(&file(one), b"abc", PLAIN).unwrap());
+        }
+        for (name, reference) in write(&folder, "1.2.3-dev+abc", &source).unwrap() {
+            let digest = reference.strip_prefix(":1.2.3-dev-abc@sha256:").unwrap();
+            let home = folder.path().join("oci").join(name);
+            let index: Value = serde_json::from_slice(&read(&home.join("index.json")).unwrap()).unwrap();
+            assert_eq!(index["manifests"][0]["digest"], format!("sha256:{digest}"), "{name}");
+            assert_eq!(sha256(&read(&home.join("blobs/sha256").join(digest)).unwrap()), digest, "{name}");
+        }
+    }
+
+    #[test]
+    fn a_release_names_each_of_its_images_by_the_digest() {
+        let images = IMAGES.map(|image| (image.name, format!(":1.2.3@sha256:{}", "0".repeat(64))));
+        let mut named = Vec::new();
+        for (file, _) in Source::read().unwrap().files(&["examples", "deploy"]).unwrap() {
+            let text = fs::read_to_string(root().join(&file)).unwrap();
+            let pinned = pinned(&text, &images);
+            for part in pinned.split(agreement::REGISTRY).skip(1) {
+                let is_pinned = |(name, reference): &&(&str, String)| {
+                    let rest = part.strip_prefix(name).and_then(|rest| rest.strip_prefix(&**reference));
+                    rest.is_some_and(|rest| rest.starts_with(['"', '\n', '}', ' ']))
+                };
+                named.push(images.iter().find(is_pinned).unwrap_or_else(|| panic!("{file}: {part}")).0);
+            }
+        }
+        assert!(images.iter().all(|(name, _)| named.contains(name)), "{named:?}");
     }
 }

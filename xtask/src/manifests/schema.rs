@@ -10,6 +10,7 @@ use std::path::{Path, PathBuf};
 const ISTIO: &str = "istio-api/kubernetes/customresourcedefinitions.gen.yaml";
 const ENVOY_GATEWAY: &str = "gateway/charts/gateway-helm/charts/crds/crds/generated";
 const GATEWAY_API: &str = "gateway/charts/gateway-helm/charts/crds/crds/gatewayapi-crds.yaml";
+const PROMETHEUS: &str = "prometheus-operator/example/prometheus-operator-crd";
 const CATALOGUE: &str = "built-on-envoy/extensions/manifest.schema.json";
 
 /// Keys whose values are objects with keys of the user's.
@@ -27,10 +28,12 @@ impl Schemas {
     pub fn read(folder: &Path) -> Result<Self> {
         let mut definitions = resources(&read(&folder.join(ISTIO))?)?;
         definitions.extend(resources(&read(&folder.join(GATEWAY_API))?)?);
-        let generated = folder.join(ENVOY_GATEWAY);
-        let entries = fs::read_dir(&generated);
-        for entry in entries.with_context(|| format!("cannot read `{}`", generated.display()))? {
-            definitions.extend(resources(&read(&entry?.path())?)?);
+        for generated in [ENVOY_GATEWAY, PROMETHEUS].map(|one| folder.join(one)) {
+            let entries = fs::read_dir(&generated);
+            for entry in entries.with_context(|| format!("cannot read `{}`", generated.display()))? {
+                // Python's expressions have their flags at the start.
+                definitions.extend(resources(&read(&entry?.path())?.replace("^(?i)", "(?i)^"))?);
+            }
         }
         let catalogue = folder.join(CATALOGUE);
         read(&catalogue)?;

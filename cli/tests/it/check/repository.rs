@@ -31,7 +31,7 @@ fn the_examples_have_no_findings() {
     examples.extend(files(&root().join("examples"), "/nginx.conf"));
     for file in [
         "kubernetes/native/diana.yaml",
-        "kubernetes/wasm/diana.yaml",
+        "kubernetes/component/diana.yaml",
         "kubernetes/redis/diana.yaml",
         "istio/traffic-extension.yaml",
         "istio/wasm-plugin.yaml",
