@@ -5,8 +5,9 @@ use diana_envoy_module::abi::Bytes;
 use std::collections::VecDeque;
 use std::ptr::{NonNull, null_mut};
 
-/// The size of one piece of memory. An event's bytes fit into one piece, or take several.
-const PIECE: usize = 1 << 16;
+/// The size of one piece of memory. The bytes of an event take several pieces, but a chunk takes one,
+/// and the largest is half a call with seventeen scripts.
+const PIECE: usize = 1 << 20;
 
 /// A piece is reused only after this many other events.
 const POOL: usize = 64;
