@@ -10,6 +10,7 @@ const MOST: u64 = Allowance::MAX_RPU;
 
 pub(super) const DEFINITIONS: &[Definition] = &[
     Definition { name: "rule", shape: Shape::Object(&RULE) },
+    Definition { name: "rpu", shape: Shape::Object(&RPU) },
     Definition { name: "quota", shape: Shape::Object(&QUOTA) },
     Definition { name: "actor_segment", shape: Shape::Object(&ACTOR_SEGMENT) },
     Definition { name: "missing", shape: Shape::Object(&MISSING) },
@@ -44,13 +45,32 @@ const WHO: &[Key] = &[
     key("algo", "How the rule counts.", Shape::Choice(ALGORITHMS)).or("TB").on("algorithms.md"),
 ];
 
+/// A number that comes with the request.
+const RPU: Object = Object {
+    one_of: &[&["jwt", "property", "header"]],
+    ..Object::new(
+        "limits.md#limits-that-come-with-the-request",
+        &[&[
+            key("jwt", "The claim of the bearer token with the number, dotted.", Shape::Text),
+            key(
+                "property",
+                "The attribute of the gateway with the number, by the steps of its path.",
+                Shape::Any(&[Shape::Text, Shape::List(&Shape::Text, 1, Some(16))]),
+            ),
+            key("header", "The request header with the number, which the gateway has to set.", Shape::Text),
+            key("default", "The number of requests without one.", Shape::Size(1, MOST)).required(),
+            key("max", "A larger number counts as `max`.", Shape::Size(1, MOST)).required(),
+        ]],
+    )
+};
+
 const ONE_ACTOR: Shape = Shape::Any(&[Shape::Scalar, Shape::Def("actor_segment")]);
 
 const COUNT: &[Key] = &[
     key(
         "rpu",
         "Requests per unit; with `algo: C`, requests in flight. 0 refuses all requests.",
-        Shape::Size(0, MOST),
+        Shape::Any(&[Shape::Size(0, MOST), Shape::Def("rpu")]),
     )
     .required()
     .on("limits.md#rules"),
@@ -68,7 +88,15 @@ const COUNT: &[Key] = &[
 
 /// The keys of the algorithms.
 pub(super) const ALGORITHM: &[Key] = &[
-    key("burst", "`TB`: the capacity of the bucket.", Shape::Size(1, MOST)).on("algorithms.md#keys"),
+    key(
+        "burst",
+        "`TB`: the capacity of the bucket, in requests or as a multiple of `rpu`.",
+        Shape::Any(&[
+            Shape::Size(1, MOST),
+            Shape::Matching("^[1-9][0-9]{0,2}x$", "a multiple of `rpu` such as `2x`"),
+        ]),
+    )
+    .on("algorithms.md#keys"),
     key("start", "`TB`: the first state of a bucket.", Shape::Choice(&["full", "empty"]))
         .or("full")
         .on("algorithms.md#keys"),

@@ -56,6 +56,8 @@ pub struct Quota {
     headroom: Headroom,
     penalty: Option<Penalty>,
     lease: u32,
+    /// Whether requests may bring their own `rpu`.
+    varies: bool,
 }
 
 /// Each demand of a request has one.
@@ -71,6 +73,7 @@ impl Quota {
         headroom: Headroom::Units(0),
         penalty: None,
         lease: 0,
+        varies: false,
     };
 
     /// See [`Algorithm::token_bucket`].
@@ -114,7 +117,7 @@ impl Quota {
     /// A quota without a penalty, without a lease and without headroom.
     #[must_use]
     pub fn new(algorithm::Allowance { rpu, unit }: algorithm::Allowance, algorithm: Algorithm) -> Quota {
-        Quota { algorithm, rpu, unit, headroom: Headroom::default(), penalty: None, lease: 0 }
+        Quota { algorithm, rpu, unit, headroom: Headroom::default(), penalty: None, lease: 0, varies: false }
     }
 
     /// The same quota with this penalty, which is part of the meaning, not of the form.
@@ -149,6 +152,38 @@ impl Quota {
         Some(Quota { algorithm: self.algorithm.adapting(self.configured(), lowest, least)?, ..self })
     }
 
+    /// The same quota for requests that may bring their own `rpu`: see
+    /// [`RuleDraft::limit_source`](super::RuleDraft::limit_source). `None` if a request may wait,
+    /// or if what it takes depends on the rate: earlier requests had other rates.
+    #[must_use]
+    pub fn varying(self) -> Option<Quota> {
+        let fits = !self.algorithm.may_wait() && !self.algorithm.keeps_its_instant();
+        fits.then_some(Quota { varies: true, ..self })
+    }
+
+    /// Whether requests may bring their own `rpu`.
+    #[must_use]
+    pub fn varies(&self) -> bool {
+        self.varies
+    }
+
+    /// The quota of a request that brings this `rpu`. Some of it stays beside the headroom, as in a
+    /// share.
+    pub(crate) fn brought(self, rpu: u64, least: u64) -> Quota {
+        let quota = self.at(rpu, least);
+        quota.with_room(quota.headroom(), least)
+    }
+
+    /// The same quota with a headroom of so many units, or of as many as leave room for one
+    /// request of `least` units.
+    fn with_room(self, headroom: u64, least: u64) -> Quota {
+        if headroom == 0 {
+            return self;
+        }
+        let units = headroom.min(self.algorithm.at_rest(0).remaining.saturating_sub(least.max(1)));
+        self.with_headroom(Headroom::Units(u32::try_from(units).unwrap_or(u32::MAX)))
+    }
+
     /// The quota at another limit: burst and queue move in proportion. At least a request of
     /// `least` units fits.
     #[must_use]
@@ -165,15 +200,11 @@ impl Quota {
         let quota = algorithm::Allowance { rpu: part(self.rpu, of, least), unit: self.unit };
         let algorithm = self.algorithm.share(quota, of, least);
         let share = Quota { algorithm, rpu: quota.rpu, ..self };
-        if self.headroom == Headroom::default() {
-            return share;
-        }
         let headroom = match self.headroom {
             Headroom::Units(units) => u64::from(units).div_ceil(of.max(1)),
             Headroom::Percent(_) => share.headroom(),
         };
-        let units = headroom.min(algorithm.at_rest(0).remaining.saturating_sub(least.max(1)));
-        share.with_headroom(Headroom::Units(u32::try_from(units).unwrap_or(u32::MAX)))
+        share.with_room(headroom, least)
     }
 
     /// The quota that this gateway fetched ahead from the global store, and spends by itself.
@@ -267,10 +298,11 @@ impl Quota {
     }
 
     /// The algorithm, if workers may reserve quota ahead: see [`Algorithm::reserve`]. They would
-    /// spend a reservation during a penalty.
+    /// spend a reservation during a penalty, and for requests that bring a lower number.
     #[must_use]
     pub fn as_reserve(&self) -> Option<&Algorithm> {
-        (self.penalty.is_none() && self.algorithm.can_reserve()).then_some(&self.algorithm)
+        let fits = self.penalty.is_none() && !self.varies;
+        (fits && self.algorithm.can_reserve()).then_some(&self.algorithm)
     }
 
     /// The time until a state rests.
