@@ -138,7 +138,10 @@ fn burst(node: &Node, rpu: u64) -> Option<u64> {
     };
     let burst = rpu.saturating_mul(times);
     if burst > Allowance::MAX_RPU {
-        node.fail(format!("{times} times an `rpu` of {rpu} is more than the {} allowed", Allowance::MAX_RPU));
+        node.fail(format!(
+            "a `burst` of {times} times {rpu} is more than the {} that are allowed",
+            Allowance::MAX_RPU
+        ));
         return None;
     }
     Some(burst)

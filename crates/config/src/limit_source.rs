@@ -8,14 +8,16 @@ use diana_limiter::algorithm::Allowance;
 use diana_limiter::policy::{LimitSource, Quota};
 
 const NO_SOURCE: &str = "no source is given, expected jwt, property or header";
-const OF_THE_RULE: &str = "the requests of a rule bring one number, which the rule's own `rpu` names: write a number here, \
-    or leave `rpu` out";
-const WAITS: &str = "requests that wait, and a rule that warms up, count by one rate: leave out either the source of `rpu`, \
-    or `max_wait` and `warm_up`, and write `algo: TB`, `W`, `SW`, `SL` or `C`";
+const OF_THE_RULE: &str =
+    "requests bring one number, which the rule's own `rpu` names: leave it out, or write a number";
+const WAITS: &str = "requests that wait count by one rate, and each of these brings its own: write `algo: TB`, `W`, `SW`, \
+    `SL` or `C`";
+const WAITS_OR_WARMS_UP: &str = "requests that wait or warm up a rule count by one rate, and each of these brings its own: \
+    leave `max_wait` and `warm_up` out";
 const TOO_SLOW: &str =
-    "a request that brings an `rpu` of 1 takes longer than 100 years to pay for: lower `cost`";
+    "a request that brings an `rpu` of 1 and has this `cost` takes longer than 100 years to pay for";
 const FIXED_BURST: &str =
-    "each request brings its own `rpu`, which a number does not follow: write a multiple, such as `2x`";
+    "a number does not follow the `rpu` of the request: leave it out, or write a multiple such as `2x`";
 
 /// Reads `rpu`: a number, or the `default` of requests that bring none.
 pub(super) fn rpu(node: Node) -> Option<u64> {
@@ -63,7 +65,7 @@ pub(super) fn varying(fields: &mut Fields, kind: &AlgorithmKind, quota: Quota, l
     }
     let varying = quota.varying();
     if varying.is_none() {
-        fields.fail_as_rule(WAITS);
+        fields.fail_as_rule(if kind.keys.contains(&"queue") { WAITS } else { WAITS_OR_WARMS_UP });
     }
     varying
 }

@@ -77,12 +77,12 @@ pub(super) fn compile(
     if fields.has("adapt") {
         overrides.iter().chain(&plans).for_each(refuse_others);
     }
+    let adapt = adapt(&mut fields, weight, global.is_some());
+    let quota = quota(&mut fields, kind, global.as_ref(), weight);
     let limit_source = limit_source(&mut fields, scope);
     if limit_source.is_some() && fields.has("adapt") {
         fields.fail(ADAPTS);
     }
-    let adapt = adapt(&mut fields, weight, global.is_some());
-    let quota = quota(&mut fields, kind, global.as_ref(), weight);
     let adapt = adapt?;
     if let (Some(adapt), Some(actors)) = (&adapt, &actors) {
         adapt.refuse_actors(actors);

@@ -23,12 +23,17 @@ pub(super) const DEFINITIONS: &[Definition] = &[
 
 pub(super) const RULE: Object = Object {
     required_unless: Some(Unless { required: "unit", key: "algo", words: WITHOUT_UNIT }),
-    ..Object::new("limits.md#rules", &[WHO, COUNT, ALGORITHM, GLOBAL, REFUSAL, COST, SETTLING, CHANGES])
+    ..Object::new(
+        "limits.md#rules",
+        &[WHO, RATE, UNIT_OF_RATE, ALGORITHM, GLOBAL, REFUSAL, COST, SETTLING, CHANGES],
+    )
 };
 
 /// What an override or a plan changes.
-const QUOTA: Object =
-    Object { is_change: true, ..Object::new("limits.md#overrides", &[COUNT, ALGORITHM, SETTLING]) };
+const QUOTA: Object = Object {
+    is_change: true,
+    ..Object::new("limits.md#overrides", &[CHANGED_RATE, UNIT_OF_RATE, ALGORITHM, SETTLING])
+};
 
 const WHO: &[Key] = &[
     key(
@@ -66,25 +71,25 @@ const RPU: Object = Object {
 
 const ONE_ACTOR: Shape = Shape::Any(&[Shape::Scalar, Shape::Def("actor_segment")]);
 
-const COUNT: &[Key] = &[
-    key(
-        "rpu",
-        "Requests per unit; with `algo: C`, requests in flight. 0 refuses all requests.",
-        Shape::Any(&[Shape::Size(0, MOST), Shape::Def("rpu")]),
-    )
-    .required()
-    .on("limits.md#rules"),
-    key(
-        "unit",
-        "The unit of `rpu`: a word, or a span from `1ms` to `7d`. `algo: C` has none.",
-        Shape::Any(&[
-            Shape::Choice(&["second", "minute", "hour", "day"]),
-            Shape::Matching(UNIT, "another spelling of a word, such as `min`"),
-            Shape::Matching(SPAN, "a span from `1ms` to `7d`"),
-        ]),
-    )
-    .on("limits.md#rules"),
-];
+const RATE: &[Key] = &[rpu(Shape::Any(&[Shape::Size(0, MOST), Shape::Def("rpu")]))];
+const CHANGED_RATE: &[Key] = &[rpu(Shape::Size(0, MOST))];
+
+const fn rpu(shape: Shape) -> Key {
+    key("rpu", "Requests per unit; with `algo: C`, requests in flight. 0 refuses all requests.", shape)
+        .required()
+        .on("limits.md#rules")
+}
+
+const UNIT_OF_RATE: &[Key] = &[key(
+    "unit",
+    "The unit of `rpu`: a word, or a span from `1ms` to `7d`. `algo: C` has none.",
+    Shape::Any(&[
+        Shape::Choice(&["second", "minute", "hour", "day"]),
+        Shape::Matching(UNIT, "another spelling of a word, such as `min`"),
+        Shape::Matching(SPAN, "a span from `1ms` to `7d`"),
+    ]),
+)
+.on("limits.md#rules")];
 
 /// The keys of the algorithms.
 pub(super) const ALGORITHM: &[Key] = &[

@@ -47,7 +47,7 @@ impl GroupRequest {
         *epoch = policy.epoch();
         for check in rules {
             let each = &mut check.demand;
-            // A group that takes over has no share and no lease yet.
+            // This group is the first that takes over, so the quota is no share yet.
             let limit = Some(each.quota.quota.configured().rpu);
             let fresh = policy
                 .rule(each.rule)
@@ -196,8 +196,8 @@ fn demand(
 ) -> Option<Demand> {
     let stated = rule.stated(key, class.plan)?;
     let quota = match limit {
-        Some(limit) if stated.varies() => group.quota(id, rule, &stated.brought(limit, rule.least)),
-        _ => group.quota(id, rule, stated),
+        Some(_) => group.quota(id, rule, &rule.brought(stated, limit)),
+        None => group.quota(id, rule, stated),
     };
     let leaves_headroom = group.has_headroom && !class.is_high_priority;
     Some(Demand {

@@ -306,7 +306,7 @@ fn place(quotas: &[Quota], takes_grants: bool) -> Place {
     // A permit that is granted would come back.
     let has_grant = takes_grants && !algorithms().any(Algorithm::ends_with_request);
     let has_penalty = quotas.iter().any(|quota| quota.penalty().is_some());
-    let (place, _) = Place::new(0, size, has_grant, has_penalty);
+    let (place, _) = Place::new(0, size, [has_grant, has_penalty, quotas.iter().any(Quota::varies)]);
     place
 }
 

@@ -169,7 +169,7 @@ impl Quota {
 
     /// The quota of a request that brings this `rpu`. Some of it stays beside the headroom, as in a
     /// share.
-    pub(crate) fn brought(self, rpu: u64, least: u64) -> Quota {
+    pub(super) fn brought(self, rpu: u64, least: u64) -> Quota {
         let quota = self.at(rpu, least);
         quota.with_room(quota.headroom(), least)
     }
@@ -311,13 +311,15 @@ impl Quota {
             StateKind::Count => self.algorithm.rests_in(state, now),
             StateKind::Grant => grant::rest(state, now),
             StateKind::Penalty => self.penalty.map_or(Span::ZERO, |penalty| penalty.rests_in(state, now)),
+            // As long as the count, about, so that operators see both.
+            StateKind::Limit => self.shown().unit,
         }
     }
 
     /// The quota with the states of a cell of its own.
     #[must_use]
     pub fn alone(self) -> PlacedQuota {
-        let (place, _) = Place::new(0, self.algorithm.size(), false, self.penalty.is_some());
+        let (place, _) = Place::new(0, self.algorithm.size(), [false, self.penalty.is_some(), false]);
         self.in_place(place)
     }
 
@@ -340,6 +342,19 @@ impl PlacedQuota {
     #[must_use]
     pub fn size(&self) -> usize {
         self.place.end()
+    }
+
+    /// The quota at the limit that the actor's last counted request brought.
+    pub(crate) fn at_last_limit(self, cell: &[u8], rule: &Rule) -> PlacedQuota {
+        let quota = rule.brought(&self.quota, self.place.limit(cell));
+        PlacedQuota { quota, ..self }
+    }
+
+    /// Notes the limit of a request that is counted.
+    pub(crate) fn note_limit(&self, cell: &mut [u8]) {
+        if self.quota.varies {
+            self.place.set_limit(cell, self.quota.rpu);
+        }
     }
 
     /// Makes the states valid at `now`: see [`Algorithm::prepare`].
@@ -432,20 +447,21 @@ impl PlacedQuota {
     /// What an actor loses by this quota of the rule with this place in its group, if its cell is
     /// evicted. If the rule is enforced, it refuses an actor to which it leaves less than a request
     /// costs beside headroom, although a new one would get more.
-    pub(crate) fn loss(&self, cell: &[u8], now: Time, rule: &Rule, at: usize) -> Loss {
-        let headroom = self.quota.headroom();
+    pub(crate) fn loss(self, cell: &[u8], now: Time, rule: &Rule, at: usize) -> Loss {
+        let quota = self.at_last_limit(cell, rule);
+        let headroom = quota.quota.headroom();
         let look = |mut cell: Vec<u8>| {
-            self.prepare(&mut cell, now);
+            quota.prepare(&mut cell, now);
             let before = cell.clone();
-            let beyond = self.step_with_headroom(&mut cell, &before, now, 0, headroom);
-            (self.step(&mut cell, now, 0).remaining, beyond)
+            let beyond = quota.step_with_headroom(&mut cell, &before, now, 0, headroom);
+            (quota.step(&mut cell, now, 0).remaining, beyond)
         };
         let ((left, beyond), (of_new, beyond_of_new)) = (look(cell.to_vec()), look(vec![0; cell.len()]));
         let least = rule.least.max(1);
         if rule.enforced() && beyond.remaining < least && beyond_of_new.remaining >= least {
             return Loss::Refuses { opens_in: beyond.more_in, rule: at };
         }
-        let most = self.quota.shown().rpu.max(1);
+        let most = quota.quota.shown().rpu.max(1);
         Loss::Part(left.abs_diff(of_new).saturating_mul(WHOLE_QUOTA).checked_div(most).unwrap_or(0))
     }
 }

@@ -50,7 +50,7 @@ impl LimitSource {
     fn limit(&self, request: &Request) -> Option<u64> {
         let mut text = Vec::new();
         self.actor.actor().write(request, &mut text);
-        digits(&text).filter(|limit| *limit > 0).map(|limit| limit.min(self.max))
+        digits(&text).filter(|limit| *limit > 0)
     }
 }
 
@@ -75,7 +75,7 @@ pub struct Rule {
     /// Set if the cost depends on the request or its response.
     pub(crate) varying: Option<Arc<Cost>>,
     /// The least that a request costs: a quota that moves has room for it.
-    pub(crate) least: u64,
+    pub(super) least: u64,
     pub(crate) quotas: Quotas,
     /// The hash of the canonical text of the rule's own quota.
     pub(crate) salt: u64,
@@ -177,6 +177,14 @@ impl Rule {
         self.limit_source.as_ref().and_then(|source| source.limit(request))
     }
 
+    /// The quota of a request that brings this limit, where the document states `quota`.
+    pub(crate) fn brought(&self, quota: &Quota, limit: Option<u64>) -> Quota {
+        match (&self.limit_source, limit) {
+            (Some(source), Some(limit)) if quota.varies() => quota.brought(limit.min(source.max), self.least),
+            _ => *quota,
+        }
+    }
+
     /// A quota with a penalty for the actor with this key, whatever its plan.
     pub(crate) fn penalizing(&self, key: ActorKey) -> Option<&Quota> {
         self.quotas.of_actor(key).find(|quota| quota.penalty().is_some())
@@ -223,11 +231,7 @@ impl Rule {
     /// Of the quotas by which a group of this role may judge where the document states `quota`, the
     /// one whose state needs most room.
     pub(super) fn roomiest(&self, quota: &Quota, role: Role) -> Quota {
-        let highest = match &self.limit_source {
-            Some(source) if quota.varies() => quota.brought(source.max, self.least),
-            _ => *quota,
-        };
-        let quota = &highest;
+        let quota = &self.brought(quota, Some(u64::MAX));
         match (role, &self.replicas) {
             (Role::Fallback, Some(replicas)) => quota.share(replicas.fewest(), self.least),
             _ => self.judging(quota, role),
