@@ -31,6 +31,7 @@ mod hostile;
 mod inspect;
 mod kept;
 mod ledger;
+mod limit_source;
 mod listeners;
 mod machine;
 mod manifests;

@@ -31,6 +31,7 @@ mod adapting;
 mod buckets;
 mod conditions;
 mod costs;
+mod limit_source;
 mod lists;
 mod missing;
 mod penalties;

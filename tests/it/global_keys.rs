@@ -105,3 +105,15 @@ fn the_headroom_is_no_part_of_the_name() {
     assert_ne!(a[0], a[1]);
     assert_eq!([&a[0], &a[1]], [&b[1], &b[0]]);
 }
+
+#[test]
+fn a_key_does_not_depend_on_the_limit_that_a_request_brings() {
+    let brought = r#"{"header": "x-user-id", "default": 10, "max": 99}"#;
+    for (rule, name) in [(TEN.to_owned(), "unnamed"), (TEN.replace('{', r#"{"name": "r", "#), "named")] {
+        let rule = rule.replace("10", brought);
+        let of = |user: &str| keys(&rule, user);
+        let of_all = rule.replace(r#""actor": "user""#, r#""actor": "all""#);
+        assert_eq!(keys(&of_all, "7"), keys(&of_all, "42"), "{name}");
+        assert_ne!(of("7"), of("42"), "{name}");
+    }
+}

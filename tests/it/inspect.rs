@@ -469,3 +469,36 @@ fn a_grant_is_spent_once_and_a_penalty_ends_once() {
         assert_eq!(gateway.count("ann").penalty, Span::ZERO);
     }
 }
+
+#[test]
+fn operators_see_the_limit_that_the_last_counted_request_brought() {
+    let rule = r#""algo": "W", "unit": "day", "rpu": {"header": "x-limit", "default": 3, "max": 10}"#;
+    let mut gateway = Gateway::new(rule);
+    let request = |gateway: &mut Gateway, limit: &str| {
+        let values = Values::default()
+            .with(Part::Path, "/")
+            .with(Part::Header("x-user-id".into()), "ann")
+            .with(Part::Header("x-limit".into()), limit);
+        let (policy, now) = (gateway.policy.clone(), gateway.now.get());
+        let (_, decision) = Session::start(&mut gateway.worker, &policy.request(&values), || now);
+        !decision.is_rejected()
+    };
+    let shown = |gateway: &Gateway| {
+        let ActorCount { quota, used, remaining, .. } = gateway.count("ann");
+        (quota.rpu, used, remaining)
+    };
+    assert_eq!(shown(&gateway), (3, 0, 3));
+    assert!(request(&mut gateway, "5"));
+    assert_eq!(shown(&gateway), (5, 1, 4));
+    assert!(request(&mut gateway, "99"));
+    assert_eq!(shown(&gateway), (10, 2, 8));
+    assert!(request(&mut gateway, "-"));
+    assert_eq!(shown(&gateway), (3, 3, 0));
+    // A refused request is counted nowhere.
+    assert!(!request(&mut gateway, "2"));
+    assert_eq!(shown(&gateway), (3, 3, 0));
+    assert_eq!(gateway.reserved("ann"), None);
+    let target = gateway.target("ann");
+    target.reset(&mut gateway.worker, || gateway.now.get()).unwrap();
+    assert_eq!(shown(&gateway).1, 0);
+}

@@ -118,6 +118,14 @@ pub fn quotas(document: &Document, model: &Model, findings: &mut Findings) {
             findings.add(code::FORGEABLE_PLAN, &source.value.range, message, Some(hint(&source.key)));
         }
     }
+    let rules = model.limits.iter().flat_map(|limit| &limit.rules);
+    let limits = rules.filter_map(|rule| rule.value.get("rpu")).flat_map(Value::entries);
+    for source in limits {
+        if let Some(why) = source.value.text().and_then(|name| chain.why(&source.key, name)) {
+            let message = format!("a client chooses its limit: {why}");
+            findings.add(code::FORGEABLE_PLAN, &source.value.range, message, Some(hint(&source.key)));
+        }
+    }
     for limit in &model.limits {
         let effect = match limit {
             limit if limit.is_high => "a client takes the headroom of others",

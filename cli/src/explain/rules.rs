@@ -52,8 +52,10 @@ fn rule(
     let first = simulation.decisions.iter().find_map(|decided| decided.check(id));
     let algorithm = algorithm(value);
     // An override or a plan counts this actor in another way.
-    let own = first.map(|check| check.shown()).filter(|quota| *quota != compiled.quota().shown());
-    let quota = own.unwrap_or_else(|| compiled.configured());
+    let other = first.map(|check| check.shown()).filter(|quota| *quota != compiled.quota().shown());
+    let brought = first.filter(|check| check.brings_limit()).map(|check| check.configured());
+    let quota = brought.or(other).unwrap_or_else(|| compiled.configured());
+    let by = if brought.is_some() { ", by the request" } else { "" };
     let is_global = matches!(get(value, "scope"), Some(Value::Text(scope)) if fold(scope) == "global");
     let is_enforced = first.map_or_else(|| compiled.enforced(), |check| check.is_enforced());
     Some(RuleView {
@@ -62,7 +64,7 @@ fn rule(
         algorithm,
         rpu: quota.rpu,
         unit_s: seconds(quota.unit),
-        quota: shown(quota),
+        quota: shown(quota) + by,
         is_global,
         is_enforced,
         enforce: compiled.enforce().to_string(),

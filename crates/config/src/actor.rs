@@ -17,7 +17,7 @@ mod segment;
 pub use client_ip::client_ip;
 pub use names::Actors;
 
-use diana_document::{Node, Value, nearest, one_of, quoted};
+use diana_document::{Fields, Node, Value, nearest, one_of, quoted};
 use diana_limiter::actor::ip::ClientIp;
 use diana_limiter::actor::{Actor, NamedActor};
 use diana_limiter::request::Parts;
@@ -35,6 +35,9 @@ pub static KINDS: &[&ActorKind] = &[
     &method::KIND,
     &host::KIND,
 ];
+
+/// The kinds whose values another filter or a token's issuer may set.
+pub(super) static SET_FOR_CLIENTS: &[&ActorKind] = &[&jwt::KIND, &property::KIND, &header::KIND];
 
 /// The context in which an actor is read.
 pub struct Scope<'a> {
@@ -104,18 +107,28 @@ fn plain(text: &str, node: &Node, scope: &mut Scope) -> Option<Box<dyn Actor>> {
 
 fn object(node: &Node, scope: &mut Scope) -> Option<Box<dyn Actor>> {
     let mut fields = node.fields()?;
-    let mut given = Vec::new();
-    for kind in KINDS {
-        given.extend(fields.take(kind.key).map(|node| (kind, node)));
-    }
+    let source = source(&mut fields, KINDS, scope);
     if *node.value() == Value::Object(Vec::new()) {
         fields.fail(format!("no source is given, expected {}", one_of(&keys())));
+    }
+    fields.finish();
+    source
+}
+
+/// Reads the source that an object with other keys names by the key of one of `kinds`.
+pub(super) fn source(
+    fields: &mut Fields,
+    kinds: &[&'static ActorKind],
+    scope: &mut Scope,
+) -> Option<Box<dyn Actor>> {
+    let mut given = Vec::new();
+    for kind in kinds {
+        given.extend(fields.take(kind.key).map(|node| (kind, node)));
     }
     if given.len() > 1 {
         let found: Vec<String> = given.iter().map(|(kind, _)| format!("`{}`", kind.key)).collect();
         fields.fail(format!("expected one source, found {}", found.join(" and ")));
     }
-    fields.finish();
     // Compile all sources, so that the mistakes in each are reported.
     let compiled: Vec<_> = given.into_iter().map(|(kind, node)| (kind.read)(node, scope)).collect();
     let [only] = <[_; 1]>::try_from(compiled).ok()?;

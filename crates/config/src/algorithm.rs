@@ -2,7 +2,7 @@
 //! checks the numbers: [`QuotaError`] says which one an algorithm cannot have.
 
 use diana_base::time::Span;
-use diana_document::{Fields, Node};
+use diana_document::{Fields, Node, Value};
 use diana_limiter::algorithm::{Algorithm, Allowance, BucketOptions, MAX_WAIT, QueueOptions, QuotaError};
 
 /// A kind of algorithm.
@@ -89,13 +89,16 @@ pub static KINDS: &[AlgorithmKind] = &[
     },
 ];
 
+/// Buckets take at most this long to fill, from their deepest debt.
+pub(super) const LONGEST_FILL_NS: u128 = 100 * 365 * 86_400 * 1_000_000_000;
+
 /// The fastest quota: every burst fills, and every queue empties, in no time.
 pub(super) const FASTEST: Allowance = Allowance { rpu: Allowance::MAX_RPU, unit: Allowance::MIN_UNIT };
 
 fn token_bucket(fields: &mut Fields, quota: Option<Allowance>) -> Option<Algorithm> {
     let quota = quota.unwrap_or(FASTEST);
     let node = fields.take("warm_up");
-    let burst = optional(fields.take("burst"), |node| node.size(1..=Allowance::MAX_RPU));
+    let burst = optional(fields.take("burst"), |node| burst(&node, quota.rpu));
     let starts_empty =
         optional(fields.take("start"), |node| node.choice("start", &[("full", false), ("empty", true)]));
     let max_wait = optional(fields.take("max_wait"), |node| node.span(Span::ZERO..=MAX_WAIT));
@@ -127,6 +130,32 @@ fn token_bucket(fields: &mut Fields, quota: Option<Allowance>) -> Option<Algorit
     }
     None
 }
+
+/// Reads a number, or a multiple of `rpu` such as `2x`.
+fn burst(node: &Node, rpu: u64) -> Option<u64> {
+    let Some(times) = multiple(node) else {
+        return node.size(1..=Allowance::MAX_RPU);
+    };
+    let burst = rpu.saturating_mul(times);
+    if burst > Allowance::MAX_RPU {
+        node.fail(format!(
+            "a `burst` of {times} times {rpu} is more than the {} that are allowed",
+            Allowance::MAX_RPU
+        ));
+        return None;
+    }
+    Some(burst)
+}
+
+/// The number of a multiple such as `2x`.
+pub(super) fn multiple(node: &Node) -> Option<u64> {
+    let Value::Text(text) = node.value() else { return None };
+    let times = text.strip_suffix('x')?.parse().ok()?;
+    (1..=MAX_TIMES).contains(&times).then_some(times)
+}
+
+/// The largest multiple of `rpu`.
+const MAX_TIMES: u64 = 999;
 
 fn window(fields: &mut Fields, quota: Option<Allowance>) -> Option<Algorithm> {
     or_report(fields, Algorithm::window(quota.unwrap_or(FASTEST)))

@@ -1,6 +1,7 @@
 //! The keys of a rule that the global store counts: `scope`, `on_error`, `lease`.
 
 use super::global_store::GlobalStore;
+use super::limit_source::rpu;
 use super::overlay::Reading;
 use super::quota::Weight;
 use diana_document::{Error, Fields, Node, Value};
@@ -24,6 +25,8 @@ const NOT_WHILE_COLD: &str =
 const NO_HEADROOM: &str = "leased quota serves requests of any priority: leave `lease` or `headroom` out";
 const NOT_LEASED: &str = "only what `TB` without `max_wait`, `W` and `SW` count can be fetched ahead: leave it out, or \
     write another `algo`";
+const NO_ONE_SIZE: &str =
+    "each request brings its own `rpu`, and leased quota has one size: leave `lease` out";
 const NOT_AHEAD: &str = "leased quota cannot be charged or refunded when the request ends: leave `lease` out";
 
 /// The context in which a global rule is read.
@@ -100,7 +103,7 @@ impl Reader<'_> {
         let choices = [("local", OnError::Local), ("allow", OnError::Allow), ("deny", OnError::Deny)];
         let on_error = fields.take("on_error").and_then(|node| node.choice("value", &choices));
         let lease = fields.take("lease").and_then(lease_size).unwrap_or(LeaseSize::Nothing);
-        let rpu = fields.take("rpu").and_then(|node| node.size(0..=algorithm::Allowance::MAX_RPU));
+        let rpu = fields.take("rpu").and_then(rpu);
         let (part, whole, node) = match (&lease, rpu) {
             (LeaseSize::Units(units, node), Some(rpu)) => (*units, rpu, Some(node)),
             (LeaseSize::Percent(percent, node), _) => (*percent, 100, Some(node)),
@@ -147,6 +150,8 @@ impl Rule<'_> {
             NOT_AHEAD
         } else if weight.headroom.is_some() {
             NO_HEADROOM
+        } else if quota.varies() {
+            NO_ONE_SIZE
         } else if fields.take("penalty").is_some() {
             NOT_DURING_A_PENALTY
         } else if fields.take("warm_up").is_some() {

@@ -43,6 +43,7 @@ mod idle;
 mod inspect;
 pub mod keys;
 mod limit;
+mod limit_source;
 mod lists;
 pub mod matcher;
 mod mode;

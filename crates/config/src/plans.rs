@@ -5,6 +5,7 @@ use super::algorithm::AlgorithmKind;
 use super::global_rule;
 use super::headroom::never_admits;
 use super::keys::RULE_KEYS;
+use super::limit_source::refuse_in_change;
 use super::quota::{TimeBase, Weight, quota};
 use diana_base::map::KeyMap;
 use diana_document::{Error, Fields, Node, Value, one_of, quoted};
@@ -203,6 +204,7 @@ fn of_plan(
         Value::Object(_) => {}
         _ => return node.expected("`unlimited`, or what is different for the plan, such as `{rpu: 1000}`"),
     }
+    refuse_in_change(node);
     let mut fields = node.fields()?.over(rule);
     let quota = quota(&mut fields, kind, global, weight);
     fields.belong(RULE_KEYS, "to the rule itself: a plan changes how much");

@@ -1,8 +1,9 @@
 //! A quota, of a rule, an override or a plan: `algo`, `rpu`, `unit`, and the algorithm's own keys.
 
-use super::algorithm::{AlgorithmKind, FASTEST, KINDS};
+use super::algorithm::{AlgorithmKind, FASTEST, KINDS, LONGEST_FILL_NS};
 use super::global_rule;
 use super::headroom::RuleHeadroom;
+use super::limit_source::{is_brought, rpu, varying};
 use super::penalty::penalty;
 use diana_base::time::Span;
 use diana_document::{Fields, Node, Value, fold, one_of, quoted};
@@ -56,9 +57,6 @@ impl<'a> Weight<'a> {
         Weight { least, on_arrival, settles, borrows, headroom }
     }
 }
-
-/// Buckets take at most this long to fill, from their deepest debt.
-const LONGEST_FILL_NS: u128 = 100 * 365 * 86_400 * 1_000_000_000;
 
 /// The algorithm of a rule that settles. Reads `borrow`.
 fn settling(
@@ -119,7 +117,8 @@ pub(super) fn quota(
 
 /// Compiles `rpu`, `unit` and the algorithm's keys.
 fn count(fields: &mut Fields, kind: Option<&AlgorithmKind>, weight: Weight) -> Option<Quota> {
-    let rpu = fields.require("rpu").and_then(|node| node.size(0..=algorithm::Allowance::MAX_RPU));
+    let node = fields.require("rpu");
+    let rpu = node.and_then(rpu);
     let unit = match kind {
         Some(AlgorithmKind { per_unit: false, name, .. }) => {
             if let Some(node) = fields.take("unit") {
@@ -162,7 +161,11 @@ fn count(fields: &mut Fields, kind: Option<&AlgorithmKind>, weight: Weight) -> O
     };
     let (rpu, unit) = (rpu?, unit?);
     let algorithm = if rpu == 0 { Algorithm::RefuseAll } else { algorithm? };
-    Some(Quota::new(algorithm::Allowance { rpu, unit }, algorithm))
+    let quota = Quota::new(algorithm::Allowance { rpu, unit }, algorithm);
+    match node.filter(is_brought) {
+        Some(_) => varying(fields, kind, quota, weight.least),
+        None => Some(quota),
+    }
 }
 
 /// The time base of a rule: that of its first quota that does not refuse all.

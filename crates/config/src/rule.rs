@@ -7,6 +7,7 @@ use super::cost;
 use super::global_rule;
 use super::headroom::{headroom, never_admits};
 use super::keys::{LIMIT_KEYS, RULE_KEYS, TOP_KEYS};
+use super::limit_source::{limit_source, refuse_in_change};
 use super::mode::Mode;
 use super::names::Names;
 use super::plans::Plans;
@@ -78,6 +79,10 @@ pub(super) fn compile(
     }
     let adapt = adapt(&mut fields, weight, global.is_some());
     let quota = quota(&mut fields, kind, global.as_ref(), weight);
+    let limit_source = limit_source(&mut fields, scope);
+    if limit_source.is_some() && fields.has("adapt") {
+        fields.fail(ADAPTS);
+    }
     let adapt = adapt?;
     if let (Some(adapt), Some(actors)) = (&adapt, &actors) {
         adapt.refuse_actors(actors);
@@ -135,6 +140,7 @@ pub(super) fn compile(
         overrides: overrides?,
         plans: plans?,
         adaptive,
+        limit_source,
         on_error: global.map(|global| global.on_error),
     })
 }
@@ -166,6 +172,8 @@ fn statuses(fields: &mut Fields, cost: Option<Cost>) -> Option<Cost> {
     (cost.charge, cost.refund) = (charge?, refund?);
     Some(cost)
 }
+
+const ADAPTS: &str = "`adapt` moves one limit for all requests, and each request brings its own: leave `adapt` out, or write a number";
 
 /// The longest `reject_delay`.
 const MAX_REJECT_DELAY: Span = Span::from_secs(60);
@@ -218,6 +226,7 @@ fn overrides(
             _ => node.expected("what is different for it, such as `{rpu: 100}`"),
         };
         let quota = fields.and_then(|fields| {
+            refuse_in_change(&node);
             let mut fields = fields.over(rule);
             let quota = quota(&mut fields, kind, global, weight);
             fields.belong(RULE_KEYS, "to the rule itself: an override changes how much");

@@ -351,7 +351,7 @@ impl Target {
         }
         let now = cell.at();
         quota.prepare(cell.bytes_mut(), now);
-        Ok(quota)
+        Ok(quota.at_last_limit(cell.bytes(), rule))
     }
 }
 

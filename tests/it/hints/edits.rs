@@ -124,6 +124,10 @@ const KINDS: &[Kind] = &[
         },
     },
     Kind {
+        marks: &["leave `max_wait` and `warm_up` out"],
+        apply: |hint| vec![hint.without(&["max_wait", "warm_up"])],
+    },
+    Kind {
         marks: &["put it into the list"],
         apply: |hint| {
             vec![hint.edited(|document| {

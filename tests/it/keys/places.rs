@@ -76,6 +76,11 @@ pub fn places() -> Vec<Place> {
             &of_rule(r#""cost": @"#),
             json!({"response_json": "/c", "estimate": 1, "default": 1}),
         ),
+        place(
+            "rpu",
+            r#"{"limits": [{"url": "/", "rules": [{"unit": "second", "rpu": @}]}]}"#,
+            json!({"jwt": "a", "default": 1, "max": 1_000_000_000}),
+        ),
         place("penalty", &of_rule(r#""penalty": @"#), json!({"after": 1, "for": "1s"})),
         place(
             "adapt",

@@ -10,6 +10,7 @@ const MOST: u64 = Allowance::MAX_RPU;
 
 pub(super) const DEFINITIONS: &[Definition] = &[
     Definition { name: "rule", shape: Shape::Object(&RULE) },
+    Definition { name: "rpu", shape: Shape::Object(&RPU) },
     Definition { name: "quota", shape: Shape::Object(&QUOTA) },
     Definition { name: "actor_segment", shape: Shape::Object(&ACTOR_SEGMENT) },
     Definition { name: "missing", shape: Shape::Object(&MISSING) },
@@ -22,12 +23,17 @@ pub(super) const DEFINITIONS: &[Definition] = &[
 
 pub(super) const RULE: Object = Object {
     required_unless: Some(Unless { required: "unit", key: "algo", words: WITHOUT_UNIT }),
-    ..Object::new("limits.md#rules", &[WHO, COUNT, ALGORITHM, GLOBAL, REFUSAL, COST, SETTLING, CHANGES])
+    ..Object::new(
+        "limits.md#rules",
+        &[WHO, RATE, UNIT_OF_RATE, ALGORITHM, GLOBAL, REFUSAL, COST, SETTLING, CHANGES],
+    )
 };
 
 /// What an override or a plan changes.
-const QUOTA: Object =
-    Object { is_change: true, ..Object::new("limits.md#overrides", &[COUNT, ALGORITHM, SETTLING]) };
+const QUOTA: Object = Object {
+    is_change: true,
+    ..Object::new("limits.md#overrides", &[CHANGED_RATE, UNIT_OF_RATE, ALGORITHM, SETTLING])
+};
 
 const WHO: &[Key] = &[
     key(
@@ -44,31 +50,58 @@ const WHO: &[Key] = &[
     key("algo", "How the rule counts.", Shape::Choice(ALGORITHMS)).or("TB").on("algorithms.md"),
 ];
 
+/// A number that comes with the request.
+const RPU: Object = Object {
+    one_of: &[&["jwt", "property", "header"]],
+    ..Object::new(
+        "limits.md#limits-that-come-with-the-request",
+        &[&[
+            key("jwt", "The claim of the bearer token with the number, dotted.", Shape::Text),
+            key(
+                "property",
+                "The attribute of the gateway with the number, by the steps of its path.",
+                Shape::Any(&[Shape::Text, Shape::List(&Shape::Text, 1, Some(16))]),
+            ),
+            key("header", "The request header with the number, which the gateway has to set.", Shape::Text),
+            key("default", "The number of requests without one.", Shape::Size(1, MOST)).required(),
+            key("max", "A larger number counts as `max`.", Shape::Size(1, MOST)).required(),
+        ]],
+    )
+};
+
 const ONE_ACTOR: Shape = Shape::Any(&[Shape::Scalar, Shape::Def("actor_segment")]);
 
-const COUNT: &[Key] = &[
-    key(
-        "rpu",
-        "Requests per unit; with `algo: C`, requests in flight. 0 refuses all requests.",
-        Shape::Size(0, MOST),
-    )
-    .required()
-    .on("limits.md#rules"),
-    key(
-        "unit",
-        "The unit of `rpu`: a word, or a span from `1ms` to `7d`. `algo: C` has none.",
-        Shape::Any(&[
-            Shape::Choice(&["second", "minute", "hour", "day"]),
-            Shape::Matching(UNIT, "another spelling of a word, such as `min`"),
-            Shape::Matching(SPAN, "a span from `1ms` to `7d`"),
-        ]),
-    )
-    .on("limits.md#rules"),
-];
+const RATE: &[Key] = &[rpu(Shape::Any(&[Shape::Size(0, MOST), Shape::Def("rpu")]))];
+const CHANGED_RATE: &[Key] = &[rpu(Shape::Size(0, MOST))];
+
+const fn rpu(shape: Shape) -> Key {
+    key("rpu", "Requests per unit; with `algo: C`, requests in flight. 0 refuses all requests.", shape)
+        .required()
+        .on("limits.md#rules")
+}
+
+const UNIT_OF_RATE: &[Key] = &[key(
+    "unit",
+    "The unit of `rpu`: a word, or a span from `1ms` to `7d`. `algo: C` has none.",
+    Shape::Any(&[
+        Shape::Choice(&["second", "minute", "hour", "day"]),
+        Shape::Matching(UNIT, "another spelling of a word, such as `min`"),
+        Shape::Matching(SPAN, "a span from `1ms` to `7d`"),
+    ]),
+)
+.on("limits.md#rules")];
 
 /// The keys of the algorithms.
 pub(super) const ALGORITHM: &[Key] = &[
-    key("burst", "`TB`: the capacity of the bucket.", Shape::Size(1, MOST)).on("algorithms.md#keys"),
+    key(
+        "burst",
+        "`TB`: the capacity of the bucket, in requests or as a multiple of `rpu`.",
+        Shape::Any(&[
+            Shape::Size(1, MOST),
+            Shape::Matching("^[1-9][0-9]{0,2}x$", "a multiple of `rpu` such as `2x`"),
+        ]),
+    )
+    .on("algorithms.md#keys"),
     key("start", "`TB`: the first state of a bucket.", Shape::Choice(&["full", "empty"]))
         .or("full")
         .on("algorithms.md#keys"),

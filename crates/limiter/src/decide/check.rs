@@ -575,6 +575,9 @@ impl Change for Commit<'_, '_> {
             count_refusals(rules, cell.bytes_mut(), at);
             verdict.penalize(rules, cell.bytes_mut(), at);
         }
+        if group.has_limit_source {
+            rules.iter().for_each(|rule| rule.demand.quota.note_limit(cell.bytes_mut()));
+        }
         let left = (*reserves && verdict.all_admit_now).then_some(verdict.remaining);
         cell.entry_to_store(&verdict.before, group, rules, left)
     }

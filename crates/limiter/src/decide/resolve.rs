@@ -47,9 +47,11 @@ impl GroupRequest {
         *epoch = policy.epoch();
         for check in rules {
             let each = &mut check.demand;
+            // This group is the first that takes over, so the quota is no share yet.
+            let limit = Some(each.quota.quota.configured().rpu);
             let fresh = policy
                 .rule(each.rule)
-                .and_then(|rule| Some((rule, demand(group, key, *class, each.rule, rule)?)));
+                .and_then(|rule| Some((rule, demand(group, key, *class, (each.rule, rule), limit)?)));
             debug_assert!(fresh.is_some(), "a rule applies in each role");
             if let Some((rule, Demand { quota, mode, headroom, cost, .. })) = fresh {
                 let cost = if rule.varying.is_some() { each.cost } else { cost };
@@ -143,7 +145,7 @@ impl GroupRequest {
         let key = key.key();
         let actor = if has_actor { key.source() } else { ActorSource::Missing };
         decision.checks.extend(group.ids().zip(group.rules(&policy.rules)).filter_map(|(id, rule)| {
-            let mut demand = demand(group, key, class, id, rule)?;
+            let mut demand = demand(group, key, class, (id, rule), rule.limit_in(request))?;
             if let Some(cost) = &rule.varying {
                 (demand.cost, demand.pending) = cost.on_arrival(request);
             }
@@ -183,9 +185,20 @@ fn rollout(group: &RuleGroup, policy: &Policy, request: &Request, key: &mut KeyB
     }
 }
 
-/// The demand of a request of fixed cost on one rule. `None`: the rule does not apply.
-fn demand(group: &RuleGroup, key: ActorKey, class: RequestClass, id: RuleId, rule: &Rule) -> Option<Demand> {
-    let quota = group.quota(id, rule, rule.stated(key, class.plan)?);
+/// The demand of a request of fixed cost on one rule, with the limit that the request brings.
+/// `None`: the rule does not apply.
+fn demand(
+    group: &RuleGroup,
+    key: ActorKey,
+    class: RequestClass,
+    (id, rule): (RuleId, &Rule),
+    limit: Option<u64>,
+) -> Option<Demand> {
+    let stated = rule.stated(key, class.plan)?;
+    let quota = match limit {
+        Some(_) => group.quota(id, rule, &rule.brought(stated, limit)),
+        None => group.quota(id, rule, stated),
+    };
     let leaves_headroom = group.has_headroom && !class.is_high_priority;
     Some(Demand {
         rule: id,

@@ -207,6 +207,7 @@ impl Builder {
                 quotas,
                 salt: names.salt,
                 adaptive: draft.adaptive.take(),
+                limit_source: draft.limit_source.take(),
                 replicas: self.replicas.as_ref().filter(|_| is_global).map(Arc::clone),
                 varying: (draft.cost.settles() || draft.cost.fixed().is_none()).then(|| Arc::new(draft.cost)),
             }));
@@ -272,6 +273,7 @@ impl Builder {
             has_plans: own.iter().any(|rule| !rule.quotas.plans.is_empty()),
             has_rollout: own.iter().any(|rule| rule.enforce.is_partial()),
             varies: own.iter().any(|rule| rule.varying.is_some()),
+            has_limit_source: own.iter().any(|rule| rule.limit_source.is_some()),
             settles,
         };
         group.lay_out(own, Apart::Nothing);
@@ -304,7 +306,7 @@ fn place(quotas: &[Quota], takes_grants: bool) -> Place {
     // A permit that is granted would come back.
     let has_grant = takes_grants && !algorithms().any(Algorithm::ends_with_request);
     let has_penalty = quotas.iter().any(|quota| quota.penalty().is_some());
-    let (place, _) = Place::new(0, size, has_grant, has_penalty);
+    let (place, _) = Place::new(0, size, [has_grant, has_penalty, quotas.iter().any(Quota::varies)]);
     place
 }
 

@@ -114,6 +114,12 @@ impl RuleCheck {
         self.demand.quota.quota.shown()
     }
 
+    /// Whether the request may bring its own limit.
+    #[must_use]
+    pub fn brings_limit(&self) -> bool {
+        self.demand.quota.quota.varies()
+    }
+
     /// The quota as the document states it. Clients see [`RuleCheck::shown`].
     #[must_use]
     pub fn configured(&self) -> Allowance {

@@ -9,6 +9,7 @@ use super::lists::Lists;
 use super::quota::{Headroom, Quota};
 use super::quotas::{PlanId, PlanSource, Quotas};
 use super::replicas::Replicas;
+use super::rule::LimitSource;
 use crate::actor::{NamedActor, ip};
 use crate::adapt::Adaptive;
 use crate::cells::table::Hasher;
@@ -170,6 +171,9 @@ pub struct RuleDraft {
     pub plans: Vec<(PlanId, Option<Quota>)>,
     /// The limit that moves in place of the `rpu` of `quota`.
     pub adaptive: Option<Arc<Adaptive>>,
+    /// Where requests show their own `rpu`, in place of that of quotas that [vary](Quota::varies).
+    /// A request that shows none has the quota's own.
+    pub limit_source: Option<LimitSource>,
     /// What happens while the global store is down; set if a global store counts the rule.
     pub on_error: Option<OnError>,
 }
@@ -191,6 +195,7 @@ impl RuleDraft {
             overrides: KeyMap::default(),
             plans: Vec::new(),
             adaptive: None,
+            limit_source: None,
             on_error: None,
         }
     }
@@ -237,9 +242,13 @@ impl RuleDraft {
 
     /// The canonical text of a quota of this rule, at the first limit.
     pub(super) fn canonical_form_of(&self, quota: &Quota) -> String {
-        match &self.adaptive {
-            None => quota.canonical_form(),
-            Some(adaptive) => {
+        match (&self.adaptive, &self.limit_source) {
+            (None, Some(LimitSource { actor, max })) if quota.varies() => {
+                let source = actor.canonical_form();
+                quota.canonical_form_with(&format!(", rpu of {source}, at most {max}"))
+            }
+            (None, _) => quota.canonical_form(),
+            (Some(adaptive), _) => {
                 let controller = adaptive.controller();
                 let first = quota.at(controller.limit(controller.start()), self.least());
                 first.canonical_form_with(&[", ", &controller.canonical_form()].concat())

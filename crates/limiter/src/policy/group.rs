@@ -38,7 +38,9 @@ impl Limit {
     /// The value of [`Limit::is_cacheable`] for a limit with these groups.
     pub(super) fn is_cacheable(groups: &[Arc<RuleGroup>], global_groups: &[GlobalGroup]) -> bool {
         let is_known = |group: &RuleGroup| {
-            let RuleGroup { role, varies, has_plans, has_headroom, ends_with_request, .. } = *group;
+            let RuleGroup { role, varies, has_limit_source, .. } = *group;
+            let RuleGroup { has_plans, has_headroom, ends_with_request, .. } = *group;
+            let varies = varies || has_limit_source;
             role == Role::Primary && !varies && !has_plans && !has_headroom && !ends_with_request
         };
         global_groups.is_empty() && groups.iter().all(|group| is_known(group))
@@ -110,6 +112,8 @@ pub(crate) struct RuleGroup {
     pub(crate) has_rollout: bool,
     /// Whether the cost of any rule depends on the request.
     pub(crate) varies: bool,
+    /// Whether requests may bring the limit of any rule.
+    pub(crate) has_limit_source: bool,
     /// Whether requests of any rule are settled at their end.
     pub(crate) settles: bool,
 }
@@ -209,7 +213,7 @@ impl<'a> ActorRules<'a> {
         for (index, state) in self.group.states.iter().enumerate() {
             let bytes = part(cell, from..from.saturating_add(state.size));
             from = from.saturating_add(state.size);
-            if self.rests_in(index, bytes, now) > Span::ZERO {
+            if state.part != StateKind::Limit && self.rests_in(index, bytes, now) > Span::ZERO {
                 // A grant, and refusals counted toward a penalty, matter more than part of a quota.
                 least = least.max(Loss::Part(if state.part == StateKind::Count { 0 } else { WHOLE_QUOTA }));
             }

@@ -87,6 +87,7 @@ impl RuleGroup {
                     StateKind::Count => 0,
                     StateKind::Grant => 1,
                     StateKind::Penalty => 2,
+                    StateKind::Limit => 3,
                 };
                 entries.push(StateEntry { identity: identity | of_part, size });
                 self.states.push(GroupState { rule: at, part, size });

@@ -56,6 +56,8 @@ pub struct Quota {
     headroom: Headroom,
     penalty: Option<Penalty>,
     lease: u32,
+    /// Whether requests may bring their own `rpu`.
+    varies: bool,
 }
 
 /// Each demand of a request has one.
@@ -71,6 +73,7 @@ impl Quota {
         headroom: Headroom::Units(0),
         penalty: None,
         lease: 0,
+        varies: false,
     };
 
     /// See [`Algorithm::token_bucket`].
@@ -114,7 +117,7 @@ impl Quota {
     /// A quota without a penalty, without a lease and without headroom.
     #[must_use]
     pub fn new(algorithm::Allowance { rpu, unit }: algorithm::Allowance, algorithm: Algorithm) -> Quota {
-        Quota { algorithm, rpu, unit, headroom: Headroom::default(), penalty: None, lease: 0 }
+        Quota { algorithm, rpu, unit, headroom: Headroom::default(), penalty: None, lease: 0, varies: false }
     }
 
     /// The same quota with this penalty, which is part of the meaning, not of the form.
@@ -149,6 +152,38 @@ impl Quota {
         Some(Quota { algorithm: self.algorithm.adapting(self.configured(), lowest, least)?, ..self })
     }
 
+    /// The same quota for requests that may bring their own `rpu`: see
+    /// [`RuleDraft::limit_source`](super::RuleDraft::limit_source). `None` if a request may wait,
+    /// or if what it takes depends on the rate: earlier requests had other rates.
+    #[must_use]
+    pub fn varying(self) -> Option<Quota> {
+        let fits = !self.algorithm.may_wait() && !self.algorithm.keeps_its_instant();
+        fits.then_some(Quota { varies: true, ..self })
+    }
+
+    /// Whether requests may bring their own `rpu`.
+    #[must_use]
+    pub fn varies(&self) -> bool {
+        self.varies
+    }
+
+    /// The quota of a request that brings this `rpu`. Some of it stays beside the headroom, as in a
+    /// share.
+    pub(super) fn brought(self, rpu: u64, least: u64) -> Quota {
+        let quota = self.at(rpu, least);
+        quota.with_room(quota.headroom(), least)
+    }
+
+    /// The same quota with a headroom of so many units, or of as many as leave room for one
+    /// request of `least` units.
+    fn with_room(self, headroom: u64, least: u64) -> Quota {
+        if headroom == 0 {
+            return self;
+        }
+        let units = headroom.min(self.algorithm.at_rest(0).remaining.saturating_sub(least.max(1)));
+        self.with_headroom(Headroom::Units(u32::try_from(units).unwrap_or(u32::MAX)))
+    }
+
     /// The quota at another limit: burst and queue move in proportion. At least a request of
     /// `least` units fits.
     #[must_use]
@@ -165,15 +200,11 @@ impl Quota {
         let quota = algorithm::Allowance { rpu: part(self.rpu, of, least), unit: self.unit };
         let algorithm = self.algorithm.share(quota, of, least);
         let share = Quota { algorithm, rpu: quota.rpu, ..self };
-        if self.headroom == Headroom::default() {
-            return share;
-        }
         let headroom = match self.headroom {
             Headroom::Units(units) => u64::from(units).div_ceil(of.max(1)),
             Headroom::Percent(_) => share.headroom(),
         };
-        let units = headroom.min(algorithm.at_rest(0).remaining.saturating_sub(least.max(1)));
-        share.with_headroom(Headroom::Units(u32::try_from(units).unwrap_or(u32::MAX)))
+        share.with_room(headroom, least)
     }
 
     /// The quota that this gateway fetched ahead from the global store, and spends by itself.
@@ -267,10 +298,11 @@ impl Quota {
     }
 
     /// The algorithm, if workers may reserve quota ahead: see [`Algorithm::reserve`]. They would
-    /// spend a reservation during a penalty.
+    /// spend a reservation during a penalty, and for requests that bring a lower number.
     #[must_use]
     pub fn as_reserve(&self) -> Option<&Algorithm> {
-        (self.penalty.is_none() && self.algorithm.can_reserve()).then_some(&self.algorithm)
+        let fits = self.penalty.is_none() && !self.varies;
+        (fits && self.algorithm.can_reserve()).then_some(&self.algorithm)
     }
 
     /// The time until a state rests.
@@ -279,13 +311,15 @@ impl Quota {
             StateKind::Count => self.algorithm.rests_in(state, now),
             StateKind::Grant => grant::rest(state, now),
             StateKind::Penalty => self.penalty.map_or(Span::ZERO, |penalty| penalty.rests_in(state, now)),
+            // As long as the count, about, so that operators see both.
+            StateKind::Limit => self.shown().unit,
         }
     }
 
     /// The quota with the states of a cell of its own.
     #[must_use]
     pub fn alone(self) -> PlacedQuota {
-        let (place, _) = Place::new(0, self.algorithm.size(), false, self.penalty.is_some());
+        let (place, _) = Place::new(0, self.algorithm.size(), [false, self.penalty.is_some(), false]);
         self.in_place(place)
     }
 
@@ -308,6 +342,19 @@ impl PlacedQuota {
     #[must_use]
     pub fn size(&self) -> usize {
         self.place.end()
+    }
+
+    /// The quota at the limit that the actor's last counted request brought.
+    pub(crate) fn at_last_limit(self, cell: &[u8], rule: &Rule) -> PlacedQuota {
+        let quota = rule.brought(&self.quota, self.place.limit(cell));
+        PlacedQuota { quota, ..self }
+    }
+
+    /// Notes the limit of a request that is counted.
+    pub(crate) fn note_limit(&self, cell: &mut [u8]) {
+        if self.quota.varies {
+            self.place.set_limit(cell, self.quota.rpu);
+        }
     }
 
     /// Makes the states valid at `now`: see [`Algorithm::prepare`].
@@ -400,20 +447,21 @@ impl PlacedQuota {
     /// What an actor loses by this quota of the rule with this place in its group, if its cell is
     /// evicted. If the rule is enforced, it refuses an actor to which it leaves less than a request
     /// costs beside headroom, although a new one would get more.
-    pub(crate) fn loss(&self, cell: &[u8], now: Time, rule: &Rule, at: usize) -> Loss {
-        let headroom = self.quota.headroom();
+    pub(crate) fn loss(self, cell: &[u8], now: Time, rule: &Rule, at: usize) -> Loss {
+        let quota = self.at_last_limit(cell, rule);
+        let headroom = quota.quota.headroom();
         let look = |mut cell: Vec<u8>| {
-            self.prepare(&mut cell, now);
+            quota.prepare(&mut cell, now);
             let before = cell.clone();
-            let beyond = self.step_with_headroom(&mut cell, &before, now, 0, headroom);
-            (self.step(&mut cell, now, 0).remaining, beyond)
+            let beyond = quota.step_with_headroom(&mut cell, &before, now, 0, headroom);
+            (quota.step(&mut cell, now, 0).remaining, beyond)
         };
         let ((left, beyond), (of_new, beyond_of_new)) = (look(cell.to_vec()), look(vec![0; cell.len()]));
         let least = rule.least.max(1);
         if rule.enforced() && beyond.remaining < least && beyond_of_new.remaining >= least {
             return Loss::Refuses { opens_in: beyond.more_in, rule: at };
         }
-        let most = self.quota.shown().rpu.max(1);
+        let most = quota.quota.shown().rpu.max(1);
         Loss::Part(left.abs_diff(of_new).saturating_mul(WHOLE_QUOTA).checked_div(most).unwrap_or(0))
     }
 }

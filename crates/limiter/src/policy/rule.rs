@@ -6,9 +6,12 @@ use super::key::ActorKey;
 use super::quota::Quota;
 use super::quotas::{PlanId, Quotas};
 use super::replicas::Replicas;
+use super::usage::digits;
+use crate::actor::NamedActor;
 use crate::adapt::Adaptive;
 use crate::algorithm;
 use crate::cells::table::Hasher;
+use crate::request::Request;
 use diana_base::time::Span;
 use std::sync::Arc;
 
@@ -27,6 +30,27 @@ impl RuleId {
     #[must_use]
     pub fn index(self) -> usize {
         self.0
+    }
+}
+
+/// Where requests show the `rpu` by which a rule counts them.
+#[derive(Clone, Debug)]
+pub struct LimitSource {
+    /// The part of the request that shows the number.
+    pub actor: NamedActor,
+    /// The highest number, up to [`Allowance::MAX_RPU`](algorithm::Allowance::MAX_RPU). A higher
+    /// one counts as `max`.
+    pub max: u64,
+}
+
+impl LimitSource {
+    /// The limit that the request brings. `None` if it brings no whole number from 1 on.
+    #[cold]
+    #[inline(never)]
+    fn limit(&self, request: &Request) -> Option<u64> {
+        let mut text = Vec::new();
+        self.actor.actor().write(request, &mut text);
+        digits(&text).filter(|limit| *limit > 0)
     }
 }
 
@@ -59,6 +83,8 @@ pub struct Rule {
     pub(super) time_base: u64,
     /// The limit in place of the `rpu` of the rule's own quota.
     pub(super) adaptive: Option<Arc<Adaptive>>,
+    /// Where requests show their own `rpu`; set if a quota [varies](Quota::varies).
+    pub(crate) limit_source: Option<LimitSource>,
     /// The gateways that divide each quota while the global store is down; set for global rules.
     pub(super) replicas: Option<Arc<Replicas>>,
 }
@@ -145,6 +171,20 @@ impl Rule {
         self.quotas.find(key, plan)
     }
 
+    /// The limit that the request brings.
+    #[inline]
+    pub(crate) fn limit_in(&self, request: &Request) -> Option<u64> {
+        self.limit_source.as_ref().and_then(|source| source.limit(request))
+    }
+
+    /// The quota of a request that brings this limit, where the document states `quota`.
+    pub(crate) fn brought(&self, quota: &Quota, limit: Option<u64>) -> Quota {
+        match (&self.limit_source, limit) {
+            (Some(source), Some(limit)) if quota.varies() => quota.brought(limit.min(source.max), self.least),
+            _ => *quota,
+        }
+    }
+
     /// A quota with a penalty for the actor with this key, whatever its plan.
     pub(crate) fn penalizing(&self, key: ActorKey) -> Option<&Quota> {
         self.quotas.of_actor(key).find(|quota| quota.penalty().is_some())
@@ -191,6 +231,7 @@ impl Rule {
     /// Of the quotas by which a group of this role may judge where the document states `quota`, the
     /// one whose state needs most room.
     pub(super) fn roomiest(&self, quota: &Quota, role: Role) -> Quota {
+        let quota = &self.brought(quota, Some(u64::MAX));
         match (role, &self.replicas) {
             (Role::Fallback, Some(replicas)) => quota.share(replicas.fewest(), self.least),
             _ => self.judging(quota, role),

@@ -29,7 +29,7 @@ const ENTRY: usize = 8;
 const ENDS: usize = 4;
 
 /// The most states that a worker keeps although it does not know them, unless it knows more itself:
-/// those of eight rules, each with a count, a grant and a penalty.
+/// those of eight rules, each with a count, a grant and a penalty or a limit.
 pub const MAX_UNKNOWN: usize = 24;
 
 /// The largest state, so that foreign bytes do not let values grow without bound.
