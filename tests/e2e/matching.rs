@@ -183,6 +183,24 @@ fn a_named_segment_of_the_url_is_an_actor() {
     assert!(passes(&gateway, "/v2/x/eve", &user("ann")));
 }
 
+#[test]
+fn several_urls_of_one_limit_have_one_count() {
+    let gateway = start(json!({"limits": [
+        {"url": ["/login", "/oauth/token", "=/reset"], "rules": [{"name": "log-in", "rpu": 3, "unit": "hour"}]},
+        {"url": ["/t/{t}", "/v2/*/{t}"], "rules": once("tenant", json!({"segment": "t"}))},
+    ]}));
+    let plain = "host: a\r\n";
+    assert!(passes(&gateway, "/login", plain));
+    assert!(passes(&gateway, "/oauth/%74oken/x", plain));
+    assert!(passes_over_http2(&gateway, "GET", "//reset"));
+    for target in ["/login/x", "/x/..;/oauth/token", "//a/login", "/reset", "/oauth%2Ftoken"] {
+        assert!(!passes(&gateway, target, plain), "{target}");
+    }
+    assert!(passes(&gateway, "/reset/x", plain));
+    assert!(passes(&gateway, "/t/acme", plain));
+    assert!(!passes(&gateway, "/v2/x/acme", plain));
+}
+
 /// Proxies in front add lines; a client must not choose its address with a line of its own.
 #[test]
 fn an_address_list_in_several_lines_is_one_list() {

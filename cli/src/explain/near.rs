@@ -33,7 +33,7 @@ pub fn limits(
     all: bool,
 ) -> (Vec<NearLimit>, usize) {
     let mut near: Vec<(Distance, usize, NearLimit)> = Vec::new();
-    let view = |limit: &Limit, why| NearLimit { place: limit.place.clone(), url: limit.url().into(), why };
+    let view = |limit: &Limit, why| NearLimit { place: limit.place.clone(), url: limit.url(), why };
     for at in &matched.switched_off {
         if let Some(limit) = document.limits.get(*at) {
             near.push((Distance::SwitchedOff, *at, view(limit, vec![switched_off(document, matched)])));
@@ -62,7 +62,7 @@ fn switched_off(document: &Document, matched: &Matched) -> String {
     match applying.into_iter().find(|limit| limit.has("exclusive")) {
         Some(limit) => {
             let place = if limit.place.is_empty() { "the limit" } else { &limit.place };
-            format!("the more specific {place} on {} is `exclusive`", quoted(limit.url()))
+            format!("the more specific {place} on {} is `exclusive`", quoted(&limit.url()))
         }
         None => "a more specific limit is `exclusive`".into(),
     }
@@ -76,9 +76,9 @@ fn reasons(failing: &Failing, url: Option<String>, incoming: &Incoming) -> Vec<S
 /// How near the url is, and what differs.
 fn url(limit: &Limit, incoming: &Incoming) -> (Distance, Option<String>) {
     let other = (Distance::Far, Some("the path differs".to_owned()));
-    let Ok(pattern) = limit.url().parse::<Pattern>() else { return other };
     let readings = Readings::of(incoming.target.as_bytes());
-    let near = readings.iter().filter_map(|path| difference(&pattern, path));
+    let patterns = limit.patterns();
+    let near = patterns.iter().flat_map(|url| readings.iter().filter_map(move |path| difference(url, path)));
     near.min_by_key(|(distance, _)| *distance).map_or(other, |(distance, why)| (distance, Some(why)))
 }
 

@@ -134,10 +134,11 @@ fn lists_and_objects_that_are_confused_have_hints() {
         ["3: expected a list, found an object | write a space between `-` and `name`"]
     );
     assert_eq!(
-        found("limits:\n  - url: [/api, /v2]\n    rules: [RULE]\n"),
+        found("limits:\n  - url: [/api, ^/v2, /api/]\n    rules: [RULE]\n"),
         [
-            "2: expected text, found a list | write one limit for each url to count each apart; to count them together, \
-          write a url above all of them and `property: {request.url_path: {regex: \"/a(/.*)?|/b(/.*)?\"}}`"
+            "2: a pattern begins with `/` or `=/`, found `^/v2` | write `/v2`, and narrow it by \
+          `property: {request.url_path: {regex: …}}`, which compares the path as it was sent: `%61` is no `a` there",
+            "2: another url of the limit matches the same paths: leave this out | "
         ]
     );
 }

@@ -13,6 +13,7 @@
 //! | `=/` | the root alone |
 
 use crate::request::path::{self, Path};
+use diana_base::sort;
 use std::fmt;
 use std::str::FromStr;
 
@@ -159,6 +160,13 @@ impl fmt::Display for Pattern {
         }
         Ok(())
     }
+}
+
+/// The patterns of one limit, the less specific ones first.
+#[must_use]
+pub fn sorted(mut patterns: Vec<Pattern>) -> Vec<Pattern> {
+    sort::sort_by_key(&mut patterns, |pattern| (pattern.specificity(), pattern.to_string()));
+    patterns
 }
 
 /// Whether `text` may name a segment: 1 to 64 ASCII letters, digits, `_` and `-`.
