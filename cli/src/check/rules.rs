@@ -7,6 +7,7 @@ use super::model::{Condition, Limit, Model, NAMED, Rule};
 use super::place::head;
 use super::urls;
 use crate::source::value::Value;
+use diana_document::quoted;
 use diana_limiter::matcher::pattern::{Pattern, Segment};
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::ops::Range;
@@ -27,6 +28,7 @@ pub fn warnings(model: &Model, is_whole: bool, findings: &mut Findings) -> HashS
     rules_without_their_actor(model, findings);
     impossible_urls(model, findings);
     impossible_values(model, findings);
+    typed_segments(model, findings);
     searches(model, findings);
     sent_methods(model, findings);
     if is_whole {
@@ -134,6 +136,42 @@ fn impossible_urls(model: &Model, findings: &mut Findings) {
             if let Some((why, hint)) = url.text().and_then(urls::doubt) {
                 findings.add(code::NEVER_MATCHES, &url.range, why, Some(&hint));
             }
+        }
+    }
+}
+
+/// Limits on integers or UUIDs whose other spellings no limit counts.
+fn typed_segments(model: &Model, findings: &mut Findings) {
+    let counting = || model.limits.iter().filter(|limit| !limit.rules.is_empty());
+    let wide: Vec<(&Limit, &Pattern)> = counting()
+        .flat_map(|limit| limit.patterns.iter().map(move |pattern| (limit, pattern)))
+        .filter(|(_, pattern)| pattern.segments().contains(&Segment::Any))
+        .collect();
+    let mut pairs = 0usize;
+    for (limit, url) in counting().flat_map(|limit| limit.urls().map(move |url| (limit, url))) {
+        let Some(pattern) = url.text().and_then(|url| url.parse::<Pattern>().ok()) else { continue };
+        let spellings = pattern.segments().iter().find_map(|segment| match segment {
+            Segment::Int => Some("`+7`, `007` and `%207` are numbers"),
+            Segment::Uuid => Some("32 digits without hyphens are a UUID"),
+            _ => None,
+        });
+        let Some(spellings) = spellings else { continue };
+        let any = pattern.widened(None);
+        let counts = |(other, sibling): &(&Limit, &Pattern)| {
+            let is_as_long = sibling.segments().len() == any.segments().len();
+            is_as_long && sibling.contains(&any) && other.asks_no_more_than(limit)
+        };
+        pairs = pairs.saturating_add(wide.len());
+        if pairs > MAX_PAIRS {
+            return;
+        }
+        if !wide.iter().any(counts) {
+            findings.add(
+                code::SKIPS_PROTECTION,
+                &url.range,
+                format!("{spellings} to many backends, and evade the limit"),
+                Some(&format!("add a limit on {}, which counts them", quoted(&any.to_string()))),
+            );
         }
     }
 }

@@ -87,9 +87,13 @@ fn difference(pattern: &Pattern, path: &Path) -> Option<(Distance, String)> {
     let segments: Vec<&[u8]> = path.segments().collect();
     let expected = pattern.segments();
     let shown = |bytes: &[u8]| quoted(&String::from_utf8_lossy(bytes));
-    let differs = |(at, (segment, found)): (usize, (&Segment, &&[u8]))| match segment {
-        Segment::Literal(literal) if **literal != **found => Some((at, literal.to_vec(), found.to_vec())),
-        _ => None,
+    let differs = |(at, (segment, found)): (usize, (&Segment, &&[u8]))| {
+        let is_other = !segment.contains(&Segment::Literal((*found).into()));
+        let expected = match segment {
+            Segment::Literal(literal) => literal.to_vec(),
+            other => other.to_string().into_bytes(),
+        };
+        is_other.then(|| (at, expected, found.to_vec()))
     };
     let differing: Vec<(usize, Vec<u8>, Vec<u8>)> =
         expected.iter().zip(&segments).enumerate().filter_map(differs).collect();
@@ -161,6 +165,8 @@ mod tests {
             ("/a/b/c", "/x/y/c", None),
             ("/apii", "/api", Some("segment 1 of the path is `api`, expected `apii`")),
             ("=/login", "/logn/x", None),
+            ("/users/{id:int}", "/users/7", None),
+            ("/users/{id:int}", "/users/list", Some("segment 2 of the path is `list`, expected `{:int}`")),
         ] {
             assert_eq!(why(pattern, target).as_deref(), expected, "{pattern} {target}");
         }

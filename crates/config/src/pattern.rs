@@ -46,15 +46,14 @@ pub fn pattern(text: &str) -> Result<Pattern, String> {
 }
 
 fn why(text: &str, error: PatternError) -> String {
-    let path = text.split(['?', '#']).next().unwrap_or_default();
     match error {
         PatternError::NoSlash => no_leading_slash(text, text.strip_prefix('=').unwrap_or(text)),
-        PatternError::Query => {
-            format!("the query is not part of a pattern, leave it out: {} is the path", quoted(path))
+        PatternError::Query(path) => {
+            format!("the query is not part of a pattern, leave it out: {} is the path", quoted(&path))
         }
         PatternError::ExactAndBelow => format!(
             "`=` asks for the path alone and `**` for all below it, leave out one of them in {}",
-            quoted(path)
+            quoted(text)
         ),
         PatternError::NotLast => {
             "`**` is allowed as the last segment only, `*` stands for one segment".into()
@@ -65,6 +64,13 @@ fn why(text: &str, error: PatternError) -> String {
         }
         PatternError::Name(word) => {
             format!("{} does not name a segment, expected {SEGMENT_NAME} between the braces", quoted(&word))
+        }
+        PatternError::Type(word) => format!(
+            "{} has an unknown type, expected `int`, `uuid` or an expression such as `[a-z]+`",
+            quoted(&word)
+        ),
+        PatternError::Regex(word, error) => {
+            format!("{} has no regular expression: {error}", quoted(&word))
         }
         PatternError::PartName(word) => {
             format!("`{{name}}` stands for a whole segment, not for a part of {}; {BY_PART}", quoted(&word))

@@ -493,13 +493,13 @@ impl Policy {
         }
         found.clear();
         if self.tree.is_root() {
-            return self.collect(self.tree.below(), request, found);
+            return self.collect((self.tree.below(), true), request, found);
         }
         let target = request.get(self.path).unwrap_or_default();
         let mut is_high_priority = true;
         for path in Readings::of(target).iter() {
-            self.tree.matches(path, matches);
-            is_high_priority &= self.collect(matches, request, found);
+            let is_certain = self.tree.matches(path, request, matches);
+            is_high_priority &= self.collect((matches, is_certain), request, found);
         }
         sort::sort_by_key(found, |index| *index);
         found.dedup();
@@ -514,9 +514,14 @@ impl Policy {
         is_high_priority
     }
 
-    /// Adds the urls of the limits that apply in one reading of the path. Returns whether the
-    /// request has a high priority in this reading.
-    fn collect(&self, matches: &[usize], request: &Request, found: &mut Vec<usize>) -> bool {
+    /// Adds the urls of the limits that apply in one reading of the path, of which these match,
+    /// certainly or not. Returns whether the request has a high priority in this reading.
+    fn collect(
+        &self,
+        (matches, is_certain): (&[usize], bool),
+        request: &Request,
+        found: &mut Vec<usize>,
+    ) -> bool {
         let start = found.len();
         let url = |index: usize| {
             let url = self.urls.get(index)?;
@@ -526,8 +531,9 @@ impl Policy {
             matches.iter().filter(|index| url(**index).is_some_and(|(limit, _)| limit.matches(request))),
         );
         let of_this = || part(found, start..).iter().filter_map(|index| url(*index));
-        let is_high_priority = self.has_headroom && is_high_priority(of_this(), request);
-        let switches_off = |(limit, _): &(&Limit, usize)| limit.exclusive && limit.is_certain(request);
+        let is_high_priority = self.has_headroom && is_certain && is_high_priority(of_this(), request);
+        let switches_off =
+            |(limit, _): &(&Limit, usize)| is_certain && limit.exclusive && limit.is_certain(request);
         let min_rank = of_this().rev().find(switches_off).map_or(0, |(_, rank)| rank);
         if min_rank > 0 {
             let mut place = 0;

@@ -147,6 +147,62 @@ fn a_segment_is_named_in_each_url() {
 }
 
 #[test]
+fn a_segment_with_a_type_leaves_the_others_to_their_limits() {
+    let json = r#"[
+        {"url": "/product/*", "rules": [{"name": "any", "rpu": 9, "unit": "hour"}]},
+        {"url": "/product/{id:int}", "exclusive": true, "rules": [
+            {"name": "number", "actor": {"segment": "id"}, "rpu": 2, "unit": "hour", "missing": "deny"}]},
+        {"url": "/product/{slug:[a-z]+}", "rules": [{"name": "slug", "rpu": 9, "unit": "hour"}]},
+        {"url": "/product/list", "exclusive": true, "rules": [{"name": "list", "rpu": 9, "unit": "hour"}]}]"#;
+    check(
+        json,
+        "0ms GET /product/list      -> pass list=8
+         0ms GET /product/7         -> pass number=1
+         0ms GET /product/%37/x     -> pass number=0
+         0ms GET /product/8         -> pass number=1
+         0ms GET /product/shoes     -> pass any=8 slug=8
+         0ms GET /product/+7        -> pass any=7
+         0ms GET /product/007       -> pass any=6
+         0ms GET /product/%207      -> pass any=5
+         0ms GET /product/list;x=1  -> pass any=4 list=7
+         0ms GET /product/7;x=1     -> refuse number any=4 number=refused",
+    );
+}
+
+/// Nobody reads what is too long, so it may be what an expression matches, and frees from nothing.
+#[test]
+fn a_segment_that_is_too_long_for_an_expression_is_limited() {
+    let json = r#"[
+        {"url": "/", "rules": [{"name": "all", "rpu": 9, "unit": "hour"}]},
+        {"url": "/{x:a+}", "rules": [{"name": "typed", "rpu": 9, "unit": "hour"}]},
+        {"url": "/{x:b+}", "exclusive": true}]"#;
+    let long = "c".repeat(4_097);
+    check(
+        json,
+        &format!(
+            "0ms GET /b      -> pass none
+             0ms GET /c      -> pass all=8
+             0ms GET /{long} -> pass all=7 typed=8"
+        ),
+    );
+}
+
+/// A UUID is one actor in any case.
+#[test]
+fn no_spelling_of_a_uuid_is_another_actor() {
+    let json = r#"{"url": "/files/{id:uuid}", "rules": [
+        {"name": "file", "actor": {"segment": "id"}, "rpu": 2, "unit": "hour",
+         "overrides": {"00000000-0000-0000-0000-00000000000A": {"rpu": 5}}}]}"#;
+    check(
+        json,
+        "0ms GET /files/0fa5b3de-1c2d-4b6a-9e8f-00112233445a   -> pass file=1
+         0ms GET /files/0FA5B3DE-1C2D-4B6A-9E8F-00112233445A/x -> pass file=0
+         0ms GET /files/0fa5b3de-1c2d-4b6a-9E8F-0011223344%35a -> refuse file
+         0ms GET /files/00000000-0000-0000-0000-00000000000a   -> pass file=4",
+    );
+}
+
+#[test]
 fn no_spelling_evades_a_limit() {
     let json = r#"{"url": "/admin/caf%c3%a9", "rules": [{"name": "admin", "rpu": 1, "unit": "hour"}]}"#;
     let mut script = String::from("0ms GET /admin/café -> pass\n");

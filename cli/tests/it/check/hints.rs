@@ -173,3 +173,32 @@ fn indentation_is_named() {
         ["3: not valid YAML: `{{` begins no value | a template? render it first (`helm template`)"]
     );
 }
+
+#[test]
+fn other_spellings_of_a_typed_segment_are_counted_or_there_is_a_warning() {
+    let check = |urls: &[&str]| {
+        let limit = |(at, url): (usize, &&str)| {
+            "  - {url: URL, rules: [{actor: ip, rpu: RPU, unit: day}]}\n"
+                .replace("URL", url)
+                .replace("RPU", &(at + 1).to_string())
+        };
+        found(&format!("limits:\n{}", urls.iter().enumerate().map(limit).collect::<String>()))
+    };
+    let warning = "2: `+7`, `007` and `%207` are numbers to many backends, and evade the limit | \
+                   add a limit on `/product/*`, which counts them";
+    for alone in [
+        &["\"/product/{id:int}\""][..],
+        &["\"/product/{id:int}\"", "/product/list"],
+        &["\"/product/{id:int}\"", "/"],
+        &["\"/product/{id:int}\"", "/product/*, methods: GET"],
+    ] {
+        assert_eq!(check(alone).first().map(String::as_str), Some(warning), "{alone:?}");
+    }
+    for counted in ["/product/*", "\"/{a}/{b}\"", "[/a, \"/product/{slug}\"]"] {
+        assert_eq!(check(&["\"/product/{id:int}\"", counted]), [""; 0], "{counted}");
+    }
+    let uuid = "2: 32 digits without hyphens are a UUID to many backends, and evade the limit | \
+                add a limit on `=/*/x`, which counts them";
+    assert_eq!(check(&["\"=/{id:uuid}/x\""]), [uuid]);
+    assert_eq!(check(&["\"/{slug:[a-z]+}\""]), [""; 0]);
+}

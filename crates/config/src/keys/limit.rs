@@ -18,7 +18,7 @@ const URLS: Shape = Shape::OneOrMany(&PATHS, 1);
 const URL: &[Key] = &[
     key(
         "url",
-        "The paths of the limit: `/api` with all paths below, `=/login` alone, `/users/*/orders`, `/tenants/{tenant}`; several urls have one count.",
+        "The paths of the limit: `/api` with all paths below, `=/login` alone, `/users/*/orders`, `/tenants/{tenant}`, `/product/{id:int}`; several urls have one count.",
         URLS,
     )
     .on("limits.md#url"),

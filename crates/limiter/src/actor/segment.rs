@@ -6,10 +6,10 @@ use super::kind::only;
 use super::{Actor, ActorError, SegmentError};
 use crate::matcher::pattern::{Pattern, Segment, is_name};
 use crate::request::path::{self, Readings};
-use crate::request::{Part, PartId, Parts, Request};
+use crate::request::{Part, PartId, Parts, Request, Values};
 use diana_base::format::{decimal, netstring, quoted};
 use diana_base::widened;
-use std::slice;
+use std::borrow::Cow;
 use std::sync::Arc;
 
 /// A segment by its name, in no url yet. Requests always lack this actor.
@@ -58,11 +58,15 @@ struct UrlSegment {
 }
 
 /// The segment in all readings that one of `urls` matches, if they agree. In each reading, the most
-/// specific url that matches counts.
-fn find<'r>(urls: &[(Pattern, usize)], readings: &'r Readings) -> Option<&'r [u8]> {
+/// specific url that matches counts. A UUID is in lower case.
+fn find<'r>(urls: &[(Pattern, usize)], readings: &'r Readings, request: &Request) -> Option<Cow<'r, [u8]>> {
     only(readings.iter().filter_map(|path| {
-        let (_, place) = urls.iter().rev().find(|(url, _)| url.matches(path))?;
-        path.segments().nth(*place)
+        let (url, place) = urls.iter().rev().find(|(url, _)| url.matches(path, request))?;
+        let segment = path.segments().nth(*place)?;
+        Some(match url.segments().get(*place) {
+            Some(Segment::Uuid) => segment.to_ascii_lowercase().into(),
+            _ => segment.into(),
+        })
     }))
 }
 
@@ -77,8 +81,8 @@ impl Actor for UrlSegment {
 
     fn write(&self, request: &Request, key: &mut Vec<u8>) -> bool {
         let Some(readings) = request.get(self.part).map(Readings::of) else { return false };
-        let Some(segment) = find(&self.urls, &readings) else { return false };
-        key.extend_from_slice(segment);
+        let Some(segment) = find(&self.urls, &readings, request) else { return false };
+        key.extend_from_slice(&segment);
         true
     }
 
@@ -88,22 +92,33 @@ impl Actor for UrlSegment {
         let Some(segment) = path::segment(value.as_bytes()) else {
             return Err("expected a segment of a path, such as `acme`".into());
         };
-        let is_found = |url: &(Pattern, usize)| {
+        let literal = Segment::Literal(segment.clone().into());
+        let is_of_type = |(url, own): &(Pattern, usize)| {
+            url.segments().get(*own).is_some_and(|expected| expected.contains(&literal))
+        };
+        if !self.urls.iter().any(is_of_type) {
+            return Err(format!("the limit's url has another type of segment, found {}", quoted(value)));
+        }
+        let (nothing, parts) = (Values::default(), Parts::default());
+        let request = Request::new(&nothing, &parts);
+        let found = |(url, own): &(Pattern, usize)| {
             let mut target = Vec::new();
-            for (place, expected) in url.0.segments().iter().enumerate() {
+            for (place, expected) in url.segments().iter().enumerate() {
                 target.push(b'/');
                 target.extend_from_slice(match expected {
-                    _ if place == url.1 => &segment,
+                    _ if place == *own => &segment,
                     Segment::Literal(bytes) => bytes,
-                    Segment::Any => b"x",
+                    _ => b"x",
                 });
             }
-            find(slice::from_ref(url), &Readings::of(&target)) == Some(&*segment)
+            let readings = Readings::of(&target);
+            let found = find(&[(url.widened(Some(*own)), *own)], &readings, &request)?;
+            found.eq_ignore_ascii_case(&segment).then(|| found.into_owned())
         };
-        if !self.urls.iter().any(is_found) {
+        let Some(segment) = self.urls.iter().find_map(found) else {
             let why = "a segment that backends read differently is never counted";
             return Err(format!("{why}, found {}", quoted(value)));
-        }
+        };
         Ok(segment)
     }
 }
@@ -242,12 +257,14 @@ mod tests {
             target in targets(),
             url in prop::sample::select(vec![
                 "/t/{t}", "=/t/{t}", "/t/{t}/o", "/{t}/*", "/*/{t}/t", "/{t} /t/{t}", "/{t}/o =/o/{t} /t/{t}",
+                "/{t} /t/{t:[a-m]+}",
             ]),
         ) {
-            let patterns = urls(url);
+            let (patterns, nothing, parts) = (urls(url), Values::default(), Parts::default());
+            let request = Request::new(&nothing, &parts);
             let counted = value(url, &target);
             for path in Readings::of(target.as_bytes()).iter() {
-                let Some(pattern) = patterns.iter().rev().find(|pattern| pattern.matches(path)) else { continue };
+                let Some(pattern) = patterns.iter().rev().find(|pattern| pattern.matches(path, &request)) else { continue };
                 let seen = path.segments().nth(pattern.place("t").unwrap());
                 let seen = seen.map(|segment| String::from_utf8_lossy(segment).into_owned());
                 prop_assert!(counted.is_none() || counted == seen, "{:?} counts for {:?}", seen, counted);
