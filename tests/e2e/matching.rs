@@ -183,6 +183,57 @@ fn a_named_segment_of_the_url_is_an_actor() {
     assert!(passes(&gateway, "/v2/x/eve", &user("ann")));
 }
 
+#[test]
+fn several_urls_of_one_limit_have_one_count() {
+    let gateway = start(json!({"limits": [
+        {"url": ["/login", "/oauth/token", "=/reset"], "rules": [{"name": "log-in", "rpu": 3, "unit": "hour"}]},
+        {"url": ["/t/{t}", "/v2/*/{t}"], "rules": once("tenant", json!({"segment": "t"}))},
+    ]}));
+    let plain = "host: a\r\n";
+    assert!(passes(&gateway, "/login", plain));
+    assert!(passes(&gateway, "/oauth/%74oken/x", plain));
+    assert!(passes_over_http2(&gateway, "GET", "//reset"));
+    for target in ["/login/x", "/x/..;/oauth/token", "//a/login", "/reset", "/oauth%2Ftoken"] {
+        assert!(!passes(&gateway, target, plain), "{target}");
+    }
+    assert!(passes(&gateway, "/reset/x", plain));
+    assert!(passes(&gateway, "/t/acme", plain));
+    assert!(!passes(&gateway, "/v2/x/acme", plain));
+}
+
+/// `list`, a number and everything else have quotas of their own, whichever way they are spelt.
+#[test]
+fn segments_with_a_type_are_told_apart() {
+    const ID: &str = "0fa5b3de-1c2d-4b6a-9e8f-00112233445a";
+    let one = |name| json!([{"name": name, "rpu": 1, "unit": "hour"}]);
+    let gateway = start(json!({"limits": [
+        {"url": "=/product/list", "exclusive": true, "rules": one("list")},
+        {"url": "/product/{id:int}", "exclusive": true, "rules": once("number", json!({"segment": "id"}))},
+        {"url": "/product/*", "rules": [{"name": "other", "rpu": 0, "unit": "hour"}]},
+        {"url": "/files/{id:uuid}", "rules": once("file", json!({"segment": "id"}))},
+        {"url": "/files", "rules": [{"name": "files", "rpu": 3, "unit": "hour"}]},
+        {"url": "/{lang:[a-z]{2}}/faq", "rules": one("faq")},
+    ]}));
+    let plain = "host: a\r\n";
+    assert!(passes(&gateway, "/product/list", plain));
+    assert!(passes(&gateway, "/product/7", plain));
+    assert!(passes_over_http2(&gateway, "GET", "/product/%38/x"));
+    for target in ["/product/list/", "/product/./7/x", "/product/8"] {
+        assert!(!passes(&gateway, target, plain), "{target}");
+        assert!(!passes_over_http2(&gateway, "GET", target), "{target}");
+    }
+    for target in ["+7", "007", "%207", "7%20", "9;x=1", "9%2F", "9.0", "-0", "list;x=1", "LIST", "%6Cist/x"]
+    {
+        assert!(!passes(&gateway, &format!("/product/{target}"), plain), "{target}");
+    }
+    assert!(passes(&gateway, &format!("/files/{ID}"), plain));
+    assert!(!passes(&gateway, &format!("/files/{}", ID.to_uppercase()), plain));
+    assert!(passes(&gateway, &format!("/files/{}", ID.replace('-', "")), plain));
+    assert!(passes(&gateway, "/%64e/faq", plain));
+    assert!(!passes(&gateway, "/en/faq", plain));
+    assert!(passes(&gateway, "/DE/faq", plain));
+}
+
 /// Proxies in front add lines; a client must not choose its address with a line of its own.
 #[test]
 fn an_address_list_in_several_lines_is_one_list() {

@@ -157,7 +157,7 @@ fn frees(model: &Model, limit: &Limit) -> bool {
     let is_looser = |rule: &Rule, base: &Rule| rule.actors == base.actors && rule.is_looser_than(base);
     let general = model.limits.iter().filter(|base| {
         base.conditions.len() < limit.conditions.len()
-            && base.pattern.contains(&limit.pattern)
+            && base.contains(limit)
             && base.asks_no_more_than(limit)
     });
     general

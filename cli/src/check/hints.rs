@@ -72,10 +72,11 @@ pub fn advice(error: &Error, value: &Value, parent: &Value, is_bare: bool) -> Op
         ("rpu", Kind::Number(text) | Kind::Text(text)) if let Ok(number) = text.trim().parse() => {
             hint(fraction(number, parent.get("unit")?)?)
         }
-        ("url", Kind::Text(url)) if FOREIGN_URL.iter().any(|why| error.why.contains(why)) => {
+        (_, Kind::Text(url))
+            if is_url(&error.path) && FOREIGN_URL.iter().any(|why| error.why.contains(why)) =>
+        {
             hint(urls::hint(url)?)
         }
-        ("url", Kind::List(_)) => hint(SEVERAL_URLS.into()),
         _ if error.why.starts_with("unknown actor ") && !error.why.contains(", did you mean ") => {
             hint(actor(value.text()?)?)
         }
@@ -95,8 +96,6 @@ pub const TEMPLATE: &str = "a template? render it first (`helm template`)";
 const PROXIES: &str = "proxies are counted, not listed: behind Envoy's `use_remote_address: true`, write \
     `trusted_hops: 2` for one proxy of your own, 3 for two, or let the gateway find the client by their addresses";
 const HOPS: &str = "write `trusted_hops`, which counts the gateway's own entry as well";
-const SEVERAL_URLS: &str = "write one limit for each url to count each apart; to count them together, write a url above \
-    all of them and `property: {request.url_path: {regex: \"/a(/.*)?|/b(/.*)?\"}}`";
 const PLANS: &str = "did you mean `plan`, which says where a request shows its plan? `plans` with the quotas belongs to a \
     rule in `rules`";
 const UNLIMITED: &str =
@@ -105,6 +104,13 @@ const UNLIMITED: &str =
 /// What Diana says about the urls of other programs. Its other messages about urls contain hints.
 const FOREIGN_URL: [&str; 4] =
     ["begins with `/`", "not a full url", "stands for a whole segment", "names a segment in other routers"];
+
+/// Whether a url of a limit is at this place, alone or in a list.
+fn is_url(path: &str) -> bool {
+    let list = path.strip_suffix(']').and_then(|item| item.rsplit_once('['));
+    let place = list.map_or(path, |(list, _)| list);
+    ["url", "Url"].contains(&place.rsplit('.').next().unwrap_or_default())
+}
 
 /// The lengths that a unit may have, in whole seconds.
 const SECONDS: RangeInclusive<u64> =
@@ -369,10 +375,10 @@ mod tests {
             hint("a.overrides[\"2001:db8::/32\"]", counts, "{}").as_deref(),
             Some("define `actors: {net: {ip: {v6_prefix: 32}}}` to give a network a plan")
         );
-        assert_eq!(
-            hint("a.url", "expected text, found a list", r#"["/a", "/b"]"#).as_deref(),
-            Some(SEVERAL_URLS)
-        );
+        for path in ["limits[0].url", "limits[0].url[1]"] {
+            let foreign = hint(path, "a pattern begins with `/` or `=/`, found `^/api`", "\"^/api\"");
+            assert!(foreign.unwrap().starts_with("write `/api`, "), "{path}");
+        }
         for (key, shown) in [("trusted_proxies", PROXIES), ("num_trusted_hops", HOPS)] {
             let error = Error { path: "ip".into(), why: String::new(), key: Some(key.into()) };
             let [value, parent] = ["{}", "{}"].map(|text| json::value(text).unwrap());

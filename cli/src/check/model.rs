@@ -5,9 +5,10 @@ use diana_base::time::Span;
 use diana_config::matcher::KINDS;
 use diana_document::{Errors, Node, fold};
 use diana_limiter::algorithm::Allowance;
-use diana_limiter::matcher::pattern::Pattern;
+use diana_limiter::matcher::pattern::{self, Pattern};
 use diana_limiter::policy::Enforce;
 use std::ops::Range;
+use std::slice;
 
 /// A document.
 pub struct Model<'a> {
@@ -19,15 +20,15 @@ pub struct Model<'a> {
 
 /// A limit.
 pub struct Limit<'a> {
-    /// The url pattern.
-    pub pattern: Pattern,
+    /// The url patterns, less specific ones first.
+    pub patterns: Vec<Pattern>,
     /// Each condition: its kind, the name for kinds that have names, and the rest as JSON.
     pub conditions: Vec<Condition<'a>>,
     /// Whether less specific limits do not apply.
     pub exclusive: bool,
     /// Whether its requests may take the headroom of rules.
     pub is_high: bool,
-    /// The url.
+    /// The url, or the list of urls.
     pub url: &'a Value,
     /// The rules.
     pub rules: Vec<Rule<'a>>,
@@ -154,7 +155,7 @@ impl<'a> Limit<'a> {
         conditions.sort_by(|a, b| a.canonical_form().cmp(&b.canonical_form()));
         let rules = value.get("rules").map_or(&[][..], Value::items);
         Some(Limit {
-            pattern: url.text()?.parse().ok()?,
+            patterns: pattern::sorted(urls(url).map(|url| url.text()?.parse().ok()).collect::<Option<_>>()?),
             conditions,
             exclusive: value.get("exclusive").and_then(Value::flag).unwrap_or(false),
             is_high: value.get("priority").and_then(Value::text).map(fold).as_deref() == Some("high"),
@@ -163,12 +164,37 @@ impl<'a> Limit<'a> {
         })
     }
 
+    /// The urls, as the document spells them.
+    pub fn urls(&self) -> impl Iterator<Item = &'a Value> {
+        urls(self.url)
+    }
+
+    /// The patterns in canonical form, in one text.
+    #[must_use]
+    pub fn patterns_text(&self) -> String {
+        let patterns: Vec<String> = self.patterns.iter().map(Pattern::to_string).collect();
+        patterns.join(", ")
+    }
+
+    /// Whether this limit's patterns match every path that those of `other` match.
+    #[must_use]
+    pub fn contains(&self, other: &Limit) -> bool {
+        other.patterns.iter().all(|url| self.patterns.iter().any(|own| own.contains(url)))
+    }
+
     /// Whether all conditions of this limit are conditions of the other one.
     #[must_use]
     pub fn asks_no_more_than(&self, other: &Limit) -> bool {
         let has =
             |of: &Condition| other.conditions.iter().any(|own| own.canonical_form() == of.canonical_form());
         self.conditions.iter().all(has)
+    }
+}
+
+fn urls(url: &Value) -> impl Iterator<Item = &Value> {
+    match &url.kind {
+        Kind::List(urls) => urls.iter(),
+        _ => slice::from_ref(url).iter(),
     }
 }
 

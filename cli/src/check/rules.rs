@@ -7,9 +7,11 @@ use super::model::{Condition, Limit, Model, NAMED, Rule};
 use super::place::head;
 use super::urls;
 use crate::source::value::Value;
+use diana_document::quoted;
 use diana_limiter::matcher::pattern::{Pattern, Segment};
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::ops::Range;
+use std::ptr;
 
 /// The most pairs of limits to compare. Beyond this number, the check is less thorough; otherwise a
 /// large document would take minutes.
@@ -26,6 +28,7 @@ pub fn warnings(model: &Model, is_whole: bool, findings: &mut Findings) -> HashS
     rules_without_their_actor(model, findings);
     impossible_urls(model, findings);
     impossible_values(model, findings);
+    typed_segments(model, findings);
     searches(model, findings);
     sent_methods(model, findings);
     if is_whole {
@@ -39,24 +42,23 @@ pub fn warnings(model: &Model, is_whole: bool, findings: &mut Findings) -> HashS
 #[must_use]
 pub fn overlap(model: &Model) -> Option<[String; 2]> {
     let counting = || model.limits.iter().filter(|limit| !limit.rules.is_empty());
-    let contains = |general: &Limit, limit: &Limit| {
-        general.pattern.contains(&limit.pattern) && general.asks_no_more_than(limit)
-    };
+    let contains =
+        |general: &Limit, limit: &Limit| general.contains(limit) && general.asks_no_more_than(limit);
     let exclusive: Vec<&Limit> = model.limits.iter().filter(|limit| limit.exclusive).collect();
     let is_off = |general: &Limit, limit: &Limit| {
         exclusive.iter().any(|other| {
-            other.pattern != general.pattern && contains(general, other) && contains(other, limit)
+            other.patterns != general.patterns && contains(general, other) && contains(other, limit)
         })
     };
     let mut pairs = 0usize;
     for limit in counting() {
-        for general in counting().filter(|general| general.pattern != limit.pattern) {
+        for general in counting().filter(|general| general.patterns != limit.patterns) {
             pairs = pairs.saturating_add(1);
             if pairs > MAX_PAIRS {
                 return None;
             }
             if contains(general, limit) && !is_off(general, limit) {
-                return Some([general, limit].map(|limit| limit.pattern.to_string()));
+                return Some([general, limit].map(Limit::patterns_text));
             }
         }
     }
@@ -69,11 +71,11 @@ fn shadowed_limits(model: &Model, findings: &mut Findings) {
     // The paths that a limit without `=` matches are its own and those with one more segment.
     let mut own: HashMap<String, Vec<&Limit>> = HashMap::new();
     let mut below: HashMap<String, Vec<&Limit>> = HashMap::new();
-    for limit in exclusive() {
-        let text = limit.pattern.to_string();
+    for (limit, pattern) in exclusive().flat_map(|limit| limit.patterns.iter().map(move |it| (limit, it))) {
+        let text = pattern.to_string();
         match text.strip_prefix('=') {
             Some(path) => own.entry(path.into()).or_default().push(limit),
-            None if limit.pattern.segments().last() == Some(&Segment::Any) => {
+            None if pattern.segments().last() == Some(&Segment::Any) => {
                 let parent = text.strip_suffix("/*").unwrap_or_default();
                 let parent = if parent.is_empty() { "/" } else { parent };
                 below.entry(parent.into()).or_default().push(limit);
@@ -81,12 +83,16 @@ fn shadowed_limits(model: &Model, findings: &mut Findings) {
             None => {}
         }
     }
-    for limit in model.limits.iter().filter(|limit| !limit.pattern.is_exact() && !limit.rules.is_empty()) {
-        let path = limit.pattern.to_string();
-        let covering = |limits: &HashMap<String, Vec<&Limit>>| {
-            limits.get(&path).is_some_and(|limits| limits.iter().any(|other| other.asks_no_more_than(limit)))
+    for limit in model.limits.iter().filter(|limit| !limit.rules.is_empty()) {
+        let is_covered = |pattern: &Pattern| {
+            let path = pattern.to_string();
+            let covering = |limits: &HashMap<String, Vec<&Limit>>| {
+                let others = limits.get(&path).map_or(&[][..], Vec::as_slice);
+                others.iter().any(|other| !ptr::eq(*other, limit) && other.asks_no_more_than(limit))
+            };
+            !pattern.is_exact() && covering(&own) && covering(&below)
         };
-        if covering(&own) && covering(&below) {
+        if limit.patterns.iter().all(is_covered) {
             findings.add(
                 code::NEVER_MATCHES,
                 &limit.url.range,
@@ -126,8 +132,46 @@ fn rules_without_their_actor(model: &Model, findings: &mut Findings) {
 /// Urls of other programs, which are valid patterns of Diana's.
 fn impossible_urls(model: &Model, findings: &mut Findings) {
     for limit in &model.limits {
-        if let Some((why, hint)) = limit.url.text().and_then(urls::doubt) {
-            findings.add(code::NEVER_MATCHES, &limit.url.range, why, Some(&hint));
+        for url in limit.urls() {
+            if let Some((why, hint)) = url.text().and_then(urls::doubt) {
+                findings.add(code::NEVER_MATCHES, &url.range, why, Some(&hint));
+            }
+        }
+    }
+}
+
+/// Limits on integers or UUIDs whose other spellings no limit counts.
+fn typed_segments(model: &Model, findings: &mut Findings) {
+    let counting = || model.limits.iter().filter(|limit| !limit.rules.is_empty());
+    let wide: Vec<(&Limit, &Pattern)> = counting()
+        .flat_map(|limit| limit.patterns.iter().map(move |pattern| (limit, pattern)))
+        .filter(|(_, pattern)| pattern.segments().contains(&Segment::Any))
+        .collect();
+    let mut pairs = 0usize;
+    for (limit, url) in counting().flat_map(|limit| limit.urls().map(move |url| (limit, url))) {
+        let Some(pattern) = url.text().and_then(|url| url.parse::<Pattern>().ok()) else { continue };
+        let spellings = pattern.segments().iter().find_map(|segment| match segment {
+            Segment::Int => Some("`+7`, `007` and `%207` are numbers"),
+            Segment::Uuid => Some("32 digits without hyphens are a UUID"),
+            _ => None,
+        });
+        let Some(spellings) = spellings else { continue };
+        let any = pattern.widened(None);
+        let counts = |(other, sibling): &(&Limit, &Pattern)| {
+            let is_as_long = sibling.segments().len() == any.segments().len();
+            is_as_long && sibling.contains(&any) && other.asks_no_more_than(limit)
+        };
+        pairs = pairs.saturating_add(wide.len());
+        if pairs > MAX_PAIRS {
+            return;
+        }
+        if !wide.iter().any(counts) {
+            findings.add(
+                code::SKIPS_PROTECTION,
+                &url.range,
+                format!("{spellings} to many backends, and evade the limit"),
+                Some(&format!("add a limit on {}, which counts them", quoted(&any.to_string()))),
+            );
         }
     }
 }
@@ -141,7 +185,7 @@ fn searches(model: &Model, findings: &mut Findings) {
         let others = limit.conditions.iter().filter(|condition| !is_methods(condition));
         let others: Vec<_> = others.map(Condition::canonical_form).collect();
         let methods = limit.conditions.iter().find(is_methods);
-        alike.entry((limit.pattern.to_string(), others)).or_default().push(methods);
+        alike.entry((limit.patterns_text(), others)).or_default().push(methods);
     }
     let lacks = |methods: &[&Condition]| {
         let json: String = methods.iter().map(|methods| methods.json.to_ascii_uppercase()).collect();
@@ -246,7 +290,9 @@ fn skipped_protection(model: &Model, findings: &mut Findings) {
     // The least specific limits come first: they apply to most others.
     let mut general: Vec<&Limit> =
         model.limits.iter().filter(|limit| limit.rules.iter().any(counts_always)).collect();
-    general.sort_by_key(|limit| (limit.pattern.segments().len(), limit.conditions.len()));
+    general.sort_by_key(|limit| {
+        (limit.patterns.first().map_or(0, |least| least.segments().len()), limit.conditions.len())
+    });
     let mut pairs = 0usize;
     for (limit, rule) in model.enforced().filter(|(_, rule)| rule.skips) {
         let requires = |condition: &Condition| {
@@ -258,7 +304,7 @@ fn skipped_protection(model: &Model, findings: &mut Findings) {
         }
         let mut counts = |other: &&Limit| {
             pairs = pairs.saturating_add(1);
-            other.pattern.contains(&limit.pattern) && other.asks_no_more_than(limit)
+            other.contains(limit) && other.asks_no_more_than(limit)
         };
         if general.iter().any(&mut counts) {
             continue;
@@ -279,22 +325,22 @@ fn skipped_protection(model: &Model, findings: &mut Findings) {
 /// Limits that require a value, such as a header's, and allow more than another limit. Both limits
 /// count such requests.
 fn tiers(model: &Model, findings: &mut Findings) -> HashSet<Range<usize>> {
-    let key = |pattern: &Pattern, conditions: &[&Condition]| {
+    let key = |limit: &Limit, conditions: &[&Condition]| {
         let conditions: Vec<String> =
             conditions.iter().map(|it| format!("{} {:?} {}", it.kind, it.name, it.json)).collect();
-        format!("{pattern} | {}", conditions.join(" | "))
+        format!("{} | {}", limit.patterns_text(), conditions.join(" | "))
     };
     let mut limits: HashMap<String, Vec<&Limit>> = HashMap::new();
     for limit in &model.limits {
         let conditions: Vec<&Condition> = limit.conditions.iter().collect();
-        limits.entry(key(&limit.pattern, &conditions)).or_default().push(limit);
+        limits.entry(key(limit, &conditions)).or_default().push(limit);
     }
     let mut found = HashSet::new();
     for tier in model.limits.iter().filter(|limit| !limit.exclusive) {
         for tested in tier.conditions.iter().filter(|it| NAMED.contains(&it.kind) && it.value.is_some()) {
             let others: Vec<&Condition> =
                 tier.conditions.iter().filter(|it| it.canonical_form() != tested.canonical_form()).collect();
-            let bases = limits.get(&key(&tier.pattern, &others)).map_or(&[][..], Vec::as_slice);
+            let bases = limits.get(&key(tier, &others)).map_or(&[][..], Vec::as_slice);
             // Limits that are the same in all conditions are rare.
             let bases = bases.get(..MAX_BASES).unwrap_or(bases);
             let Some((rule, base)) = looser(tier, bases) else {

@@ -3,7 +3,7 @@
 //! no pattern is as narrow.
 
 use diana_document::quoted;
-use diana_limiter::matcher::pattern::Pattern;
+use diana_limiter::matcher::pattern::{self, Pattern};
 
 /// How to narrow a pattern that is wider than what was meant.
 const NARROW: &str = "and narrow it by `property: {request.url_path: {regex: …}}`, which compares the path as it was \
@@ -42,7 +42,8 @@ pub fn hint(url: &str) -> Option<String> {
 /// Why a valid pattern is probably one of another program, and what to write instead.
 #[must_use]
 pub fn doubt(url: &str) -> Option<(String, String)> {
-    let found = url.strip_prefix('=').unwrap_or(url).split('/').find_map(suspect)?;
+    let mut words = pattern::words(url.strip_prefix('=').unwrap_or(url));
+    let found = words.find_map(|word| suspect(word).filter(|_| !word.starts_with('{')))?;
     Some((
         format!("{} stands for itself here, and hardly any client's path has it", quoted(found)),
         instead(url),
@@ -95,6 +96,8 @@ fn meant(url: &str) -> String {
 fn segment(word: &str) -> Option<String> {
     let between = |open: char, close: char| word.strip_prefix(open)?.strip_suffix(close);
     let typed = || between('<', '>').map(|inner| inner.rsplit_once(':').map_or(inner, |(_, name)| name));
+    let kind = between('<', '>').and_then(|inner| inner.split_once(':')).map(|(kind, _)| kind);
+    let kind = kind.filter(|kind| ["int", "uuid"].contains(kind)).map(|kind| format!(":{kind}"));
     let name = between('{', '}').or_else(|| between('[', ']')).or_else(typed);
     let is_name = |name: &&str| {
         let is_allowed = |c: char| c.is_ascii_alphanumeric() || c == '_';
@@ -102,7 +105,7 @@ fn segment(word: &str) -> Option<String> {
     };
     match name.or_else(|| word.strip_prefix(':')).filter(is_name) {
         // `[a-z]` is a class of characters.
-        Some(name) => Some(format!("{{{name}}}")),
+        Some(name) => Some(format!("{{{name}{}}}", kind.unwrap_or_default())),
         None if word == "*" => Some("*".into()),
         None => literal(word),
     }
@@ -140,6 +143,7 @@ fn is_host(text: &str) -> bool {
 mod tests {
     use super::*;
     use diana_limiter::request::path::Readings;
+    use diana_limiter::request::{Parts, Request, Values};
     use proptest::prelude::*;
 
     /// The pattern that the mistake or the warning about a url says to write.
@@ -168,7 +172,8 @@ mod tests {
             ("/api*", "/api"),
             ("/api/v[0-9]+", "/api"),
             ("/posts/[id]", "/posts/{id}"),
-            ("/posts/<int:id>", "/posts/{id}"),
+            ("/posts/<int:id>", "/posts/{id:int}"),
+            ("/posts/<path:id>", "/posts/{id}"),
             ("/users/:id/x", "/users/{id}/x"),
             ("/v1/{id}.json", "/v1"),
             ("/api/(a|b)/x", "/"),
@@ -201,6 +206,7 @@ mod tests {
             "/a%2Fb",
             "/...",
             "/wiki/C.++",
+            r"/{name:[a-z^/]+\.css$}",
         ] {
             assert_eq!(doubt(url), None, "{url}");
         }
@@ -213,7 +219,7 @@ mod tests {
             (
                 "[0-9]{1,4}",
                 prop::sample::select(vec![
-                    r"\d+", "[0-9]+", "[^/]+", ".+", "([0-9]*)", ":id", "<id>", "[id]"
+                    r"\d+", "[0-9]+", "[^/]+", ".+", "([0-9]*)", ":id", "<id>", "<uid:id>", "[id]"
                 ])
             )
                 .prop_map(|(word, text)| (word, text.to_owned())),
@@ -244,7 +250,10 @@ mod tests {
             if let Some(hint) = hinted(&url) {
                 let pattern: Pattern = hint.parse().map_err(|why| TestCaseError::fail(format!("{url}: {why}")))?;
                 let readings = Readings::of(path.as_bytes());
-                prop_assert!(readings.iter().any(|path| pattern.matches(path)), "{url}: {hint} for {path}");
+                let (values, parts) = (Values::default(), Parts::default());
+                let request = Request::new(&values, &parts);
+                let is_matched = readings.iter().any(|path| pattern.matches(path, &request));
+                prop_assert!(is_matched, "{url}: {hint} for {path}");
                 prop_assert_eq!(doubt(&hint), None, "{}", url);
             }
         }

@@ -6,7 +6,6 @@ use super::request::Incoming;
 use diana_config::actor::{Actors, Scope, client_ip};
 use diana_document::{Errors, Node, Value};
 use diana_limiter::actor::NamedActor;
-use diana_limiter::matcher::pattern::Pattern;
 use diana_limiter::request::{Parts, Request};
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -36,10 +35,10 @@ pub fn of_rules(
     let mut selected = Vec::new();
     for at in limits {
         let Some(limit) = document.limits.get(*at) else { continue };
-        let url = limit.url().parse::<Pattern>().ok();
+        let urls = limit.patterns();
         for (index, (_, rule)) in limit.rules().enumerate() {
             let actor = get(rule, "actor");
-            let named = actor.and_then(|actor| actors.select(node(actor), url.as_ref(), &mut scope));
+            let named = actor.and_then(|actor| actors.select(node(actor), Some(&urls), &mut scope));
             let order: Vec<String> = actor.map(names).unwrap_or_default();
             selected.push(((*at, index), order, named.unwrap_or_default()));
         }

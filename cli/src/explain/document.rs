@@ -2,7 +2,9 @@
 
 use diana_config::{Configuration, Secret, Source};
 use diana_document::Value;
+use diana_limiter::matcher::pattern::{self, Pattern};
 use miette::{Result, miette};
+use std::slice;
 
 /// A valid document.
 pub struct Document<'a> {
@@ -53,12 +55,28 @@ impl<'a> Document<'a> {
 }
 
 impl<'a> Limit<'a> {
-    /// The url pattern, as the document spells it.
-    pub fn url(&self) -> &'a str {
-        match get(self.value, "url").or_else(|| get(self.value, "Url")) {
-            Some(Value::Text(url)) => url,
-            _ => "",
-        }
+    /// The url patterns, as the document spells them.
+    pub fn urls(&self) -> Vec<&'a str> {
+        let url = get(self.value, "url").or_else(|| get(self.value, "Url"));
+        let urls = match url {
+            Some(Value::List(urls)) => urls.as_slice(),
+            url => url.map_or(&[][..], slice::from_ref),
+        };
+        let text = |url: &'a Value| match url {
+            Value::Text(url) => Some(&**url),
+            _ => None,
+        };
+        urls.iter().filter_map(text).collect()
+    }
+
+    /// The url patterns as one text.
+    pub fn url(&self) -> String {
+        self.urls().join(", ")
+    }
+
+    /// The compiled url patterns.
+    pub fn patterns(&self) -> Vec<Pattern> {
+        pattern::sorted(self.urls().into_iter().filter_map(|url| url.parse().ok()).collect())
     }
 
     /// The rules, each with its place in the document.

@@ -33,7 +33,7 @@ pub fn limits(
     all: bool,
 ) -> (Vec<NearLimit>, usize) {
     let mut near: Vec<(Distance, usize, NearLimit)> = Vec::new();
-    let view = |limit: &Limit, why| NearLimit { place: limit.place.clone(), url: limit.url().into(), why };
+    let view = |limit: &Limit, why| NearLimit { place: limit.place.clone(), url: limit.url(), why };
     for at in &matched.switched_off {
         if let Some(limit) = document.limits.get(*at) {
             near.push((Distance::SwitchedOff, *at, view(limit, vec![switched_off(document, matched)])));
@@ -62,7 +62,7 @@ fn switched_off(document: &Document, matched: &Matched) -> String {
     match applying.into_iter().find(|limit| limit.has("exclusive")) {
         Some(limit) => {
             let place = if limit.place.is_empty() { "the limit" } else { &limit.place };
-            format!("the more specific {place} on {} is `exclusive`", quoted(limit.url()))
+            format!("the more specific {place} on {} is `exclusive`", quoted(&limit.url()))
         }
         None => "a more specific limit is `exclusive`".into(),
     }
@@ -76,9 +76,9 @@ fn reasons(failing: &Failing, url: Option<String>, incoming: &Incoming) -> Vec<S
 /// How near the url is, and what differs.
 fn url(limit: &Limit, incoming: &Incoming) -> (Distance, Option<String>) {
     let other = (Distance::Far, Some("the path differs".to_owned()));
-    let Ok(pattern) = limit.url().parse::<Pattern>() else { return other };
     let readings = Readings::of(incoming.target.as_bytes());
-    let near = readings.iter().filter_map(|path| difference(&pattern, path));
+    let patterns = limit.patterns();
+    let near = patterns.iter().flat_map(|url| readings.iter().filter_map(move |path| difference(url, path)));
     near.min_by_key(|(distance, _)| *distance).map_or(other, |(distance, why)| (distance, Some(why)))
 }
 
@@ -87,9 +87,13 @@ fn difference(pattern: &Pattern, path: &Path) -> Option<(Distance, String)> {
     let segments: Vec<&[u8]> = path.segments().collect();
     let expected = pattern.segments();
     let shown = |bytes: &[u8]| quoted(&String::from_utf8_lossy(bytes));
-    let differs = |(at, (segment, found)): (usize, (&Segment, &&[u8]))| match segment {
-        Segment::Literal(literal) if **literal != **found => Some((at, literal.to_vec(), found.to_vec())),
-        _ => None,
+    let differs = |(at, (segment, found)): (usize, (&Segment, &&[u8]))| {
+        let is_other = !segment.contains(&Segment::Literal((*found).into()));
+        let expected = match segment {
+            Segment::Literal(literal) => literal.to_vec(),
+            other => other.to_string().into_bytes(),
+        };
+        is_other.then(|| (at, expected, found.to_vec()))
     };
     let differing: Vec<(usize, Vec<u8>, Vec<u8>)> =
         expected.iter().zip(&segments).enumerate().filter_map(differs).collect();
@@ -161,6 +165,8 @@ mod tests {
             ("/a/b/c", "/x/y/c", None),
             ("/apii", "/api", Some("segment 1 of the path is `api`, expected `apii`")),
             ("=/login", "/logn/x", None),
+            ("/users/{id:int}", "/users/7", None),
+            ("/users/{id:int}", "/users/list", Some("segment 2 of the path is `list`, expected `{:int}`")),
         ] {
             assert_eq!(why(pattern, target).as_deref(), expected, "{pattern} {target}");
         }

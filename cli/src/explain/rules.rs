@@ -31,7 +31,7 @@ pub fn views(
         });
         views.push(LimitView {
             place: limit.place.clone(),
-            url: limit.url().into(),
+            url: limit.url(),
             conditions: conditions::of(limit.value).iter().map(conditions::Aspect::spelling).collect(),
             is_exclusive: limit.has("exclusive"),
             is_high_priority: matches!(get(limit.value, "priority"), Some(Value::Text(word)) if fold(word) == "high"),

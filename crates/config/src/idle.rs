@@ -3,6 +3,7 @@
 
 use diana_document::{Error, Node, quoted};
 use diana_limiter::algorithm::{Allowance, Parameters};
+use diana_limiter::matcher::pattern::Pattern;
 use diana_limiter::policy::{Enforce, LimitDraft, RuleDraft};
 
 /// The number of rules above which there are no warnings, because each rule is compared with every
@@ -21,8 +22,8 @@ struct ComparedRule<'a> {
 ///
 /// Both rules must be enforced for everybody, have no overrides, plans, lease or adaptive limit,
 /// and count the same actor at the same cost in the same scope. The other rule must apply whenever
-/// this one does: its limit is the same, or a less specific one without conditions whose pattern
-/// contains this one's, and no `exclusive` limit can switch it off alone.
+/// this one does: its limit is the same, or a less specific one without conditions whose patterns
+/// contain this one's, and no `exclusive` limit can switch it off alone.
 /// [`Parameters::covers`](diana_limiter::algorithm::Parameters::covers) compares how much the two
 /// rules admit.
 pub(super) fn warnings(nodes: &[Node], limits: &[LimitDraft]) -> Vec<Error> {
@@ -68,21 +69,24 @@ impl ComparedRule<'_> {
     /// Whether this rule applies to every request to which `other` applies.
     fn applies_with(&self, other: &LimitDraft, limits: &[LimitDraft]) -> bool {
         let of_all = self.limit.conditions.is_empty() || self.limit.canonical_form == other.canonical_form;
-        if !of_all || !self.limit.pattern.contains(&other.pattern) {
-            return false;
-        }
-        let (own, others) = (self.limit.specificity(), other.specificity());
-        let switches_off = |limit: &LimitDraft| {
-            let specificity = limit.specificity();
-            let is_between = own < specificity && specificity <= others;
-            limit.exclusive && is_between && limit.pattern.overlaps(&other.pattern)
+        let applies_by = |own: &Pattern, url: &Pattern| {
+            let (least, most) = (self.limit.specificity(own), other.specificity(url));
+            let is_between = |limit: &LimitDraft, pattern: &Pattern| {
+                let specificity = limit.specificity(pattern);
+                least < specificity && specificity <= most && pattern.overlaps(url)
+            };
+            let switches_off = |limit: &LimitDraft| {
+                limit.exclusive && limit.patterns.iter().any(|pattern| is_between(limit, pattern))
+            };
+            own.contains(url) && !limits.iter().any(switches_off)
         };
-        !limits.iter().any(switches_off)
+        let applies = |url: &Pattern| self.limit.patterns.iter().any(|own| applies_by(own, url));
+        of_all && other.patterns.iter().all(applies)
     }
 
     fn warning(&self, other: &ComparedRule) -> Error {
         let (own, others) = (quoted(&self.rule.name), quoted(&other.rule.name));
-        let is_same = self.limit.pattern == other.limit.pattern
+        let is_same = self.limit.patterns == other.limit.patterns
             && self.limit.canonical_form == other.limit.canonical_form;
         let raises = !is_same && is_larger(self.rule.quota.configured(), other.rule.quota.configured());
         let hint = match raises {

@@ -17,8 +17,9 @@ pub(super) fn compile(node: Node, reader: &mut rule::Reader, scope: &mut Scope) 
     let mut fields = node.fields()?;
     // `Url` is the spelling of the original design.
     let url = fields.require_either("url", "Url");
-    let url_text = url.as_ref().and_then(|node| node.text()).unwrap_or_default();
-    let pattern = url.and_then(pattern::read);
+    let urls = url.map(|node| pattern::items(&node)).unwrap_or_default();
+    let first = pattern::first(&urls);
+    let patterns = pattern::read(&urls);
 
     let (mut conditions, mut canonical_form, mut complete) = (Vec::new(), String::new(), true);
     for kind in KINDS {
@@ -56,14 +57,14 @@ pub(super) fn compile(node: Node, reader: &mut rule::Reader, scope: &mut Scope) 
         );
     }
     let before = reader.responses.len();
-    let read = |(index, node)| rule::compile(node, reader, scope, (url_text, pattern.as_ref()), index);
+    let read = |(index, node)| rule::compile(node, reader, scope, (first, patterns.as_deref()), index);
     let rules: Vec<_> = nodes.into_iter().enumerate().map(read).collect();
     let rules = rules.into_iter().collect::<Option<Vec<_>>>()?;
     for (_, own) in reader.responses.iter_mut().skip(before) {
         own.limit.clone_from(&response);
     }
     complete.then_some(LimitDraft {
-        pattern: pattern?,
+        patterns: patterns?,
         conditions,
         canonical_form,
         exclusive,

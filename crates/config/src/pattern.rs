@@ -1,11 +1,38 @@
 //! The reader of `url`, and what to write in place of a text that is no pattern.
 
-use diana_document::{MAX_QUOTED, Node, quoted};
-use diana_limiter::matcher::pattern::{Pattern, PatternError};
+use diana_document::{MAX_QUOTED, Node, Value, quoted};
+use diana_limiter::matcher::pattern::{self, Pattern, PatternError};
 
-/// Reads a pattern. A mistake is reported at its place.
-pub(super) fn read(node: Node) -> Option<Pattern> {
-    pattern(node.text()?).map_err(|why| node.fail(why)).ok()
+/// The urls of a limit. An empty list is reported at its place.
+pub(super) fn items<'a>(node: &Node<'a>) -> Vec<Node<'a>> {
+    let urls = node.one_or_many();
+    if urls.is_empty() {
+        node.fail("no url is listed: write `/`, which matches every request");
+    }
+    urls
+}
+
+/// The text of the first url, by which rules without a name are called.
+pub(super) fn first<'a>(urls: &[Node<'a>]) -> &'a str {
+    match urls.first().map(Node::value) {
+        Some(Value::Text(text)) => text,
+        _ => "",
+    }
+}
+
+/// Reads the urls of a limit. Reports each mistake at its place and then returns `None`.
+pub(super) fn read(urls: &[Node]) -> Option<Vec<Pattern>> {
+    let mut patterns: Vec<Pattern> = Vec::new();
+    for node in urls {
+        match node.text().and_then(|text| pattern(text).map_err(|why| node.fail(why)).ok()) {
+            Some(pattern) if patterns.contains(&pattern) => {
+                node.fail("another url of the limit matches the same paths: leave this out");
+            }
+            pattern => patterns.extend(pattern),
+        }
+    }
+    let is_complete = !patterns.is_empty() && patterns.len() == urls.len();
+    is_complete.then(|| pattern::sorted(patterns))
 }
 
 /// Reads a pattern. The error is a message for the author of the document.
@@ -19,15 +46,14 @@ pub fn pattern(text: &str) -> Result<Pattern, String> {
 }
 
 fn why(text: &str, error: PatternError) -> String {
-    let path = text.split(['?', '#']).next().unwrap_or_default();
     match error {
         PatternError::NoSlash => no_leading_slash(text, text.strip_prefix('=').unwrap_or(text)),
-        PatternError::Query => {
-            format!("the query is not part of a pattern, leave it out: {} is the path", quoted(path))
+        PatternError::Query(path) => {
+            format!("the query is not part of a pattern, leave it out: {} is the path", quoted(&path))
         }
         PatternError::ExactAndBelow => format!(
             "`=` asks for the path alone and `**` for all below it, leave out one of them in {}",
-            quoted(path)
+            quoted(text)
         ),
         PatternError::NotLast => {
             "`**` is allowed as the last segment only, `*` stands for one segment".into()
@@ -38,6 +64,13 @@ fn why(text: &str, error: PatternError) -> String {
         }
         PatternError::Name(word) => {
             format!("{} does not name a segment, expected {SEGMENT_NAME} between the braces", quoted(&word))
+        }
+        PatternError::Type(word) => format!(
+            "{} has an unknown type, expected `int`, `uuid` or an expression such as `[a-z]+`",
+            quoted(&word)
+        ),
+        PatternError::Regex(word, error) => {
+            format!("{} has no regular expression: {error}", quoted(&word))
         }
         PatternError::PartName(word) => {
             format!("`{{name}}` stands for a whole segment, not for a part of {}; {BY_PART}", quoted(&word))

@@ -34,13 +34,13 @@ pub(super) struct Reader<'a> {
     pub(super) responses: Vec<(String, RuleResponses)>,
 }
 
-/// Reads rule `index` of the limit on `url`, which is `pattern`, or `None` if the url is wrong.
-/// Reports each mistake at its place and then returns `None`.
+/// Reads rule `index` of the limit whose first url is `url`, and whose urls are `patterns`, or `None`
+/// if one is wrong. Reports each mistake at its place and then returns `None`.
 pub(super) fn compile(
     node: Node,
     reader: &mut Reader,
     scope: &mut Scope,
-    (url, pattern): (&str, Option<&Pattern>),
+    (url, patterns): (&str, Option<&[Pattern]>),
     index: usize,
 ) -> Option<RuleDraft> {
     let Value::Object(_) = node.value() else {
@@ -51,7 +51,7 @@ pub(super) fn compile(
     let is_named = given.is_some();
     let name = reader.names.name(given, url, index);
     let actors = match fields.take("actor") {
-        Some(node) => reader.actors.select(node, pattern, scope),
+        Some(node) => reader.actors.select(node, patterns, scope),
         None => Some(Vec::new()),
     };
     let missing = fields.take("missing").and_then(|node| missing(&node, actors.as_deref()));

@@ -1,6 +1,7 @@
 //! Where the rules of a document stand, for tools that show a rule next to its text.
 
 use super::names::Names;
+use super::pattern;
 use super::quota::algorithm;
 use super::top::Top;
 use diana_document::{Error, Errors, Node};
@@ -14,7 +15,7 @@ pub struct RulePlace {
     pub place: String,
     /// The given name, or the default one.
     pub name: String,
-    /// The url pattern of the limit, as written.
+    /// The url patterns of the limit, as written and separated by `, `.
     pub url: String,
     /// The names of the actors, as written and separated by `, `; `all` without any.
     pub actor: String,
@@ -45,19 +46,26 @@ pub fn rule_places(document: &[u8]) -> Result<Vec<RulePlace>, Vec<Error>> {
     let mut rules = Vec::new();
     for (place, limit) in limits.into_iter().enumerate() {
         let Some(mut fields) = limit.fields() else { continue };
-        let url = fields.require_either("url", "Url").and_then(|url| url.text()).unwrap_or_default();
+        let urls = fields.require_either("url", "Url").map(|url| pattern::items(&url)).unwrap_or_default();
+        let first = pattern::first(&urls);
+        let urls: Vec<&str> = urls.iter().filter_map(|url| url.text()).collect();
         let nodes = fields.take("rules").and_then(|rules| rules.list()).unwrap_or_default();
         for (index, node) in nodes.into_iter().enumerate() {
-            rules.extend(rule(node, &mut names, url, (place, index)));
+            rules.extend(rule(node, &mut names, (first, &urls), (place, index)));
         }
     }
     let errors = errors.into_vec();
     if errors.is_empty() { Ok(rules) } else { Err(errors) }
 }
 
-fn rule(node: Node, names: &mut Names, url: &str, index: (usize, usize)) -> Option<RulePlace> {
+fn rule(
+    node: Node,
+    names: &mut Names,
+    (first, urls): (&str, &[&str]),
+    index: (usize, usize),
+) -> Option<RulePlace> {
     let mut fields = node.fields()?;
-    let name = names.name(fields.take("name"), url, index.1)?;
+    let name = names.name(fields.take("name"), first, index.1)?;
     let actors = fields.take("actor").map(|node| node.one_or_many()).unwrap_or_default();
     let actors: Vec<&str> = actors.iter().filter_map(|actor| actor.text()).collect();
     let scope = fields.take("scope");
@@ -65,7 +73,7 @@ fn rule(node: Node, names: &mut Names, url: &str, index: (usize, usize)) -> Opti
         index,
         place: node.warning(String::new()).path,
         name,
-        url: url.into(),
+        url: urls.join(", "),
         actor: if actors.is_empty() { "all".into() } else { actors.join(", ") },
         algorithm: algorithm(fields.take("algo"))?.short,
         is_global: scope

@@ -2,7 +2,7 @@
 //! request and which actors they count. [`decide`](crate::decide) decides by a policy.
 //!
 //! ```text
-//!   Policy ── Limit  (url pattern, conditions)      less specific first
+//!   Policy ── Limit  (url patterns, conditions)     less specific first
 //!               ├─ RuleGroup        (one actor: one cell, one load and one swap)
 //!               │    └─ Rule    (quota, algorithm, enforced actors)
 //!               └─ GlobalGroup  (one actor in a global store: one query, a fallback, a lease)
@@ -37,7 +37,7 @@ pub use draft::{Draft, LimitDraft, RuleDraft, StoreDraft};
 pub use enforce::Enforce;
 pub(crate) use enforce::RolloutHash;
 pub use group::OnError;
-pub(crate) use group::{ActorRules, GlobalGroup, GroupIndex, Limit, RequestClass, RuleGroup};
+pub(crate) use group::{ActorRules, GlobalGroup, GroupIndex, Limit, LimitUrl, RequestClass, RuleGroup};
 pub(crate) use key::{ActorKey, KeyBuffer};
 pub use key::{ActorSource, Missing};
 pub use lists::{ALLOW, DENY, List, Lists, Member};
@@ -130,6 +130,8 @@ pub struct Policy {
     /// The actor `ip`, which replaces an actor that a request lacks.
     pub(crate) address: NamedActor,
     tree: Tree,
+    /// The url patterns of all limits, the less specific ones first.
+    urls: Vec<LimitUrl>,
     pub(crate) limits: Vec<Limit>,
     pub(crate) rules: Vec<Arc<Rule>>,
     pub(crate) lists: Lists,
@@ -470,8 +472,9 @@ impl Policy {
         group
     }
 
-    /// Finds the limits that apply to the request, less specific first. A limit applies if its url
-    /// and its conditions match in one reading of the path. An exclusive limit switches less
+    /// Finds the limits that apply to the request, less specific first. A limit applies if one of its
+    /// urls and its conditions match in one reading of the path; of several urls that match, the most
+    /// specific one counts. An exclusive limit switches less
     /// specific limits off only in the same reading, and only if it matches by every line of a
     /// header. If no url pattern asks for the path, the path is not read. `matches` is working
     /// memory, and `found` begins with the limits of an earlier request under this policy.
@@ -490,35 +493,52 @@ impl Policy {
         }
         found.clear();
         if self.tree.is_root() {
-            return self.collect(self.tree.below(), request, found);
+            return self.collect((self.tree.below(), true), request, found);
         }
         let target = request.get(self.path).unwrap_or_default();
         let mut is_high_priority = true;
         for path in Readings::of(target).iter() {
-            self.tree.matches(path, matches);
-            is_high_priority &= self.collect(matches, request, found);
+            let is_certain = self.tree.matches(path, request, matches);
+            is_high_priority &= self.collect((matches, is_certain), request, found);
         }
         sort::sort_by_key(found, |index| *index);
         found.dedup();
+        // With one url each, limits and urls have the same indices.
+        if self.urls.len() > self.limits.len() {
+            matches.clear();
+            matches.extend(found.drain(..).filter_map(|index| Some(self.urls.get(index)?.limit)));
+            let rest = |place: usize| part(matches, place.saturating_add(1)..);
+            let is_last = |(place, limit): &(usize, &usize)| !rest(*place).contains(limit);
+            found.extend(matches.iter().enumerate().filter(is_last).map(|(_, limit)| *limit));
+        }
         is_high_priority
     }
 
-    /// Adds the limits that apply in one reading of the path. Returns whether the request has
-    /// a high priority in this reading.
-    fn collect(&self, matches: &[usize], request: &Request, found: &mut Vec<usize>) -> bool {
+    /// Adds the urls of the limits that apply in one reading of the path, of which these match,
+    /// certainly or not. Returns whether the request has a high priority in this reading.
+    fn collect(
+        &self,
+        (matches, is_certain): (&[usize], bool),
+        request: &Request,
+        found: &mut Vec<usize>,
+    ) -> bool {
         let start = found.len();
-        let limit = |index: usize| self.limits.get(index);
+        let url = |index: usize| {
+            let url = self.urls.get(index)?;
+            Some((self.limits.get(url.limit)?, url.rank))
+        };
         found.extend(
-            matches.iter().filter(|index| limit(**index).is_some_and(|limit| limit.matches(request))),
+            matches.iter().filter(|index| url(**index).is_some_and(|(limit, _)| limit.matches(request))),
         );
-        let of_this = || part(found, start..).iter().filter_map(|index| limit(*index));
-        let is_high_priority = self.has_headroom && is_high_priority(of_this(), request);
-        let switches_off = |limit: &&Limit| limit.exclusive && limit.is_certain(request);
-        let min_rank = of_this().rev().find(switches_off).map_or(0, |limit| limit.rank);
+        let of_this = || part(found, start..).iter().filter_map(|index| url(*index));
+        let is_high_priority = self.has_headroom && is_certain && is_high_priority(of_this(), request);
+        let switches_off =
+            |(limit, _): &(&Limit, usize)| is_certain && limit.exclusive && limit.is_certain(request);
+        let min_rank = of_this().rev().find(switches_off).map_or(0, |(_, rank)| rank);
         if min_rank > 0 {
             let mut place = 0;
             found.retain(|index| {
-                let is_kept = place < start || limit(*index).is_some_and(|limit| limit.rank >= min_rank);
+                let is_kept = place < start || url(*index).is_some_and(|(_, rank)| rank >= min_rank);
                 place = place.saturating_add(1);
                 is_kept
             });
@@ -527,16 +547,16 @@ impl Policy {
     }
 }
 
-/// Whether one of `limits`, which match in one reading, gives the request a high priority. Header
+/// Whether one of `limits`, which match in one reading by urls of these ranks, gives the request a high priority. Header
 /// lines must not: neither those by which a limit of high priority matches, nor those by which an
 /// exclusive limit may not match. An exclusive limit therefore counts whether or not its match is
 /// certain.
 fn is_high_priority<'p>(
-    limits: impl DoubleEndedIterator<Item = &'p Limit> + Clone,
+    limits: impl DoubleEndedIterator<Item = (&'p Limit, usize)> + Clone,
     request: &Request,
 ) -> bool {
-    let exclusive = limits.clone().rev().find(|limit| limit.exclusive);
-    let min_rank = exclusive.map_or(0, |limit| limit.rank);
-    let mut of_high_priority = limits.filter(|limit| limit.high_priority && limit.rank >= min_rank);
-    of_high_priority.any(|limit| limit.is_certain(request))
+    let exclusive = limits.clone().rev().find(|(limit, _)| limit.exclusive);
+    let min_rank = exclusive.map_or(0, |(_, rank)| rank);
+    let mut of_high_priority = limits.filter(|(limit, rank)| limit.high_priority && *rank >= min_rank);
+    of_high_priority.any(|(limit, _)| limit.is_certain(request))
 }

@@ -47,7 +47,7 @@ static READER: LazyLock<Reader> = LazyLock::new(|| {
     let found = names.iter().map(|name| compiled.find(name, &place, &mut scope).unwrap());
     let mut actors: Vec<NamedActor> = found.collect();
     let (segment, url) = (parse(SEGMENT.0).unwrap(), SEGMENT.1.parse::<Pattern>().unwrap());
-    actors.extend(compiled.select(Node::root(&segment, &errors), Some(&url), &mut scope).unwrap());
+    actors.extend(compiled.select(Node::root(&segment, &errors), Some(&[url]), &mut scope).unwrap());
     assert!(errors.is_empty(), "{:?}", errors.into_vec());
     Reader { parts, actors }
 });

@@ -72,6 +72,137 @@ fn an_exclusive_limit_that_does_not_match_switches_nothing_off() {
 }
 
 #[test]
+fn several_urls_of_one_limit_have_one_count() {
+    let json = r#"[
+        {"url": ["/login", "/oauth/token", "=/reset"], "rules": [{"name": "log-in", "rpu": 3, "unit": "hour"}]},
+        {"url": "/", "rules": [{"name": "root", "rpu": 9, "unit": "hour"}]}]"#;
+    check(
+        json,
+        "0ms POST /login            -> pass root=8 log-in=2
+         0ms POST //oauth/./token/x -> pass root=7 log-in=1
+         0ms POST /reset/x          -> pass root=6
+         0ms POST /oauth            -> pass root=5
+         0ms POST /reset/           -> pass root=4 log-in=0
+         0ms w1 POST /login/x       -> refuse log-in root=4 log-in=refused",
+    );
+}
+
+/// A path on which backends disagree matches one url in each reading.
+#[test]
+fn a_limit_whose_urls_overlap_matches_once() {
+    let json = r#"[
+        {"url": ["/", "/api", "/api/*", "=/api/x"], "rules": [{"name": "all", "rpu": 9, "unit": "hour"}]}]"#;
+    check(
+        json,
+        "0ms GET /api/x         -> pass all=8
+         0ms GET /api/..;/api/x -> pass all=7
+         0ms GET /x/..%2fapi    -> pass all=6
+         0ms GET /              -> pass all=5",
+    );
+}
+
+#[test]
+fn the_most_specific_url_that_matches_decides_the_order_and_what_is_switched_off() {
+    let json = r#"[
+        {"url": ["=/a/b", "/c"], "exclusive": true, "rules": [{"name": "two", "rpu": 9, "unit": "hour"}]},
+        {"url": ["/a", "/c/d/e"], "rules": [{"name": "other", "rpu": 9, "unit": "hour"}]},
+        {"url": ["/", "/a/b/c"], "rules": [{"name": "wide", "rpu": 9, "unit": "hour"}]}]"#;
+    check(
+        json,
+        "0ms GET /a/b     -> pass two=8
+         0ms GET /a       -> pass wide=8 other=8
+         0ms GET /c       -> pass two=7
+         0ms GET /c/d/e   -> pass two=6 other=7
+         0ms GET /a/b/c   -> pass other=6 wide=7
+         0ms GET /a/b;x=1 -> pass wide=6 other=5 two=5",
+    );
+}
+
+#[test]
+fn an_exclusive_limit_of_several_urls_does_not_switch_itself_off() {
+    let json = r#"[
+        {"url": "/", "rules": [{"name": "root", "rpu": 9, "unit": "hour"}]},
+        {"url": ["/", "/open"], "methods": "GET", "exclusive": true}]"#;
+    check(
+        json,
+        "0ms GET /open  -> pass none
+         0ms GET /      -> pass none
+         0ms POST /open -> pass root=8",
+    );
+}
+
+#[test]
+fn a_segment_is_named_in_each_url() {
+    let json = r#"[
+        {"url": ["/tenants/{t}", "/v2/*/{t}"], "rules": [
+            {"name": "tenant", "actor": {"segment": "t"}, "rpu": 3, "unit": "hour", "missing": "deny"}]}]"#;
+    check(
+        json,
+        "0ms GET /tenants/acme   -> pass tenant=2
+         0ms GET /v2/x/acme/y    -> pass tenant=1
+         0ms GET /v2/x/eve       -> pass tenant=2
+         0ms GET //v2/y/%61cme   -> pass tenant=0
+         0ms GET /tenants/acme/x -> refuse tenant",
+    );
+}
+
+#[test]
+fn a_segment_with_a_type_leaves_the_others_to_their_limits() {
+    let json = r#"[
+        {"url": "/product/*", "rules": [{"name": "any", "rpu": 9, "unit": "hour"}]},
+        {"url": "/product/{id:int}", "exclusive": true, "rules": [
+            {"name": "number", "actor": {"segment": "id"}, "rpu": 2, "unit": "hour", "missing": "deny"}]},
+        {"url": "/product/{slug:[a-z]+}", "rules": [{"name": "slug", "rpu": 9, "unit": "hour"}]},
+        {"url": "/product/list", "exclusive": true, "rules": [{"name": "list", "rpu": 9, "unit": "hour"}]}]"#;
+    check(
+        json,
+        "0ms GET /product/list      -> pass list=8
+         0ms GET /product/7         -> pass number=1
+         0ms GET /product/%37/x     -> pass number=0
+         0ms GET /product/8         -> pass number=1
+         0ms GET /product/shoes     -> pass any=8 slug=8
+         0ms GET /product/+7        -> pass any=7
+         0ms GET /product/007       -> pass any=6
+         0ms GET /product/%207      -> pass any=5
+         0ms GET /product/list;x=1  -> pass any=4 list=7
+         0ms GET /product/7;x=1     -> refuse number any=4 number=refused",
+    );
+}
+
+/// Nobody reads what is too long, so it may be what an expression matches, and frees from nothing.
+#[test]
+fn a_segment_that_is_too_long_for_an_expression_is_limited() {
+    let json = r#"[
+        {"url": "/", "rules": [{"name": "all", "rpu": 9, "unit": "hour"}]},
+        {"url": "/{x:a+}", "rules": [{"name": "typed", "rpu": 9, "unit": "hour"}]},
+        {"url": "/{x:b+}", "exclusive": true}]"#;
+    let long = "c".repeat(4_097);
+    check(
+        json,
+        &format!(
+            "0ms GET /b      -> pass none
+             0ms GET /c      -> pass all=8
+             0ms GET /{long} -> pass all=7 typed=8"
+        ),
+    );
+}
+
+/// A UUID is one actor in any case.
+#[test]
+fn no_spelling_of_a_uuid_is_another_actor() {
+    let json = r#"{"url": "/files/{id:uuid}", "rules": [
+        {"name": "file", "actor": {"segment": "id"}, "rpu": 2, "unit": "hour",
+         "overrides": {"00000000-0000-0000-0000-00000000000A": {"rpu": 5}}}]}"#;
+    check(
+        json,
+        "0ms GET /files/0fa5b3de-1c2d-4b6a-9e8f-00112233445a   -> pass file=1
+         0ms GET /files/0FA5B3DE-1C2D-4B6A-9E8F-00112233445A/x -> pass file=0
+         0ms GET /files/0fa5b3de-1c2d-4b6a-9E8F-0011223344%35a -> refuse file
+         0ms GET /files/00000000-0000-0000-0000-00000000000a   -> pass file=4",
+    );
+}
+
+#[test]
 fn no_spelling_evades_a_limit() {
     let json = r#"{"url": "/admin/caf%c3%a9", "rules": [{"name": "admin", "rpu": 1, "unit": "hour"}]}"#;
     let mut script = String::from("0ms GET /admin/café -> pass\n");

@@ -356,6 +356,7 @@ const KINDS: &[Kind] = &[
             written.iter().map(replace).collect()
         },
     },
+    Kind { marks: &["no url is listed: write "], apply: |hint| vec![hint.replaced(|_| json!("/"))] },
     Kind {
         marks: &["write the path it leads to"],
         apply: |hint| vec![hint.replaced(|url| json!(resolved(url.as_str().unwrap())))],
@@ -376,10 +377,17 @@ const KINDS: &[Kind] = &[
         marks: &["where the value stands"],
         apply: |hint| {
             vec![hint.edited(|document| {
-                let limit = at(document, &hint.path[..2]);
-                let (url, name) = (limit["url"].as_str().unwrap(), hint.all_words()[0]);
-                let value = url.split('/').rfind(|word| !word.starts_with('{')).unwrap();
-                limit["url"] = json!(url.replacen(value, name, 1));
+                let rules = hint.path.iter().position(|step| step == "rules").unwrap();
+                let limit = at(document, &hint.path[..rules]);
+                let name = *hint.all_words().last().unwrap();
+                let named = |url: &str| {
+                    let value = url.split('/').rfind(|word| !word.is_empty()).unwrap();
+                    if url.contains(name) { url.into() } else { url.replacen(value, name, 1) }
+                };
+                limit["url"] = match &limit["url"] {
+                    Value::Array(urls) => urls.iter().map(|url| named(url.as_str().unwrap())).collect(),
+                    url => json!(named(url.as_str().unwrap())),
+                };
             })]
         },
     },

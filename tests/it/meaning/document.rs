@@ -84,7 +84,7 @@ pub struct Document {
 
 #[derive(Debug)]
 struct Limit {
-    url: usize,
+    urls: Vec<usize>,
     methods: Vec<usize>,
     hosts: Vec<usize>,
     headers: Vec<usize>,
@@ -197,22 +197,29 @@ impl Document {
 
 impl Limit {
     fn random(random: &mut Random) -> Limit {
-        let (url, methods, hosts) = (
-            random.below(URLS.len()),
+        let (mut urls, methods, hosts) = (
+            random_subset(random, URLS.len()),
             random_subset(random, METHODS.len()),
             random_subset(random, HOSTS.len()),
         );
+        if urls.is_empty() {
+            urls.push(random.below(URLS.len()));
+        }
         let headers = random_subset(random, HEADERS.len());
         let conditions = random_subset(random, CONDITIONS.len());
         let (exclusive, high_priority) = (random.below(6) == 0, random.below(3) == 0);
         let least = usize::from(!exclusive && !high_priority);
         let rules = (0..least + random.below(4)).map(|_| Rule::random(random)).collect();
-        Limit { url, methods, hosts, headers, conditions, exclusive, high_priority, rules }
+        Limit { urls, methods, hosts, headers, conditions, exclusive, high_priority, rules }
     }
 
     fn write(&self, random: &mut Random, rules: Vec<String>) -> String {
-        let mut keys =
-            vec![(pick(random, &["url", "Url"]).to_string(), quoted(pick(random, URLS[self.url])))];
+        let urls = self.urls.iter().map(|url| quoted(pick(random, URLS[*url]))).collect();
+        let urls = match shuffled(random, urls).as_slice() {
+            [only] if random.below(2) == 0 => only.clone(),
+            urls => format!("[{}]", urls.join(", ")),
+        };
+        let mut keys = vec![(pick(random, &["url", "Url"]).to_string(), urls)];
         let mut methods: Vec<&str> = self.methods.iter().map(|method| METHODS[*method]).collect();
         if methods.contains(&"GET") && !methods.contains(&"HEAD") && random.below(2) == 0 {
             methods.push("HEAD");

@@ -134,10 +134,11 @@ fn lists_and_objects_that_are_confused_have_hints() {
         ["3: expected a list, found an object | write a space between `-` and `name`"]
     );
     assert_eq!(
-        found("limits:\n  - url: [/api, /v2]\n    rules: [RULE]\n"),
+        found("limits:\n  - url: [/api, ^/v2, /api/]\n    rules: [RULE]\n"),
         [
-            "2: expected text, found a list | write one limit for each url to count each apart; to count them together, \
-          write a url above all of them and `property: {request.url_path: {regex: \"/a(/.*)?|/b(/.*)?\"}}`"
+            "2: a pattern begins with `/` or `=/`, found `^/v2` | write `/v2`, and narrow it by \
+          `property: {request.url_path: {regex: …}}`, which compares the path as it was sent: `%61` is no `a` there",
+            "2: another url of the limit matches the same paths: leave this out | "
         ]
     );
 }
@@ -171,4 +172,33 @@ fn indentation_is_named() {
         found("limits:\n  - url: /\n    rules: [{rpu: {{ .Values.rpu }}, unit: day}]\n"),
         ["3: not valid YAML: `{{` begins no value | a template? render it first (`helm template`)"]
     );
+}
+
+#[test]
+fn other_spellings_of_a_typed_segment_are_counted_or_there_is_a_warning() {
+    let check = |urls: &[&str]| {
+        let limit = |(at, url): (usize, &&str)| {
+            "  - {url: URL, rules: [{actor: ip, rpu: RPU, unit: day}]}\n"
+                .replace("URL", url)
+                .replace("RPU", &(at + 1).to_string())
+        };
+        found(&format!("limits:\n{}", urls.iter().enumerate().map(limit).collect::<String>()))
+    };
+    let warning = "2: `+7`, `007` and `%207` are numbers to many backends, and evade the limit | \
+                   add a limit on `/product/*`, which counts them";
+    for alone in [
+        &["\"/product/{id:int}\""][..],
+        &["\"/product/{id:int}\"", "/product/list"],
+        &["\"/product/{id:int}\"", "/"],
+        &["\"/product/{id:int}\"", "/product/*, methods: GET"],
+    ] {
+        assert_eq!(check(alone).first().map(String::as_str), Some(warning), "{alone:?}");
+    }
+    for counted in ["/product/*", "\"/{a}/{b}\"", "[/a, \"/product/{slug}\"]"] {
+        assert_eq!(check(&["\"/product/{id:int}\"", counted]), [""; 0], "{counted}");
+    }
+    let uuid = "2: 32 digits without hyphens are a UUID to many backends, and evade the limit | \
+                add a limit on `=/*/x`, which counts them";
+    assert_eq!(check(&["\"=/{id:uuid}/x\""]), [uuid]);
+    assert_eq!(check(&["\"/{slug:[a-z]+}\""]), [""; 0]);
 }

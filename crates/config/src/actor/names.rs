@@ -43,8 +43,8 @@ const MAX_OFFERED: usize = 100;
 /// let mut scope = Scope { parts: &mut parts, ip: &ip };
 /// let actors = Actors::compile(fields.take("actors"), &mut scope);
 /// let actor = fields.take("actor").ok_or("no actor")?;
-/// let url = "/{tenant}".parse()?;
-/// let tenant_and_user = actors.select(actor, Some(&url), &mut scope).ok_or("a mistake")?;
+/// let urls = ["/{tenant}".parse()?];
+/// let tenant_and_user = actors.select(actor, Some(&urls), &mut scope).ok_or("a mistake")?;
 ///
 /// let values = Values::default()
 ///     .with(Part::Path, "/acme/orders")
@@ -91,9 +91,9 @@ impl Actors {
 
     /// The actors of a rule: a name or a `{segment: …}`, or a list of these whose values count
     /// together (a tuple). The order of the result does not depend on the order of the list. `all`
-    /// is the empty list. `url` is the url of the rule's limit; `None` if the url is wrong, which
+    /// is the empty list. `urls` are those of the rule's limit, sorted; `None` if one is wrong, which
     /// has been reported. Reports each mistake at its place and then returns `None`.
-    pub fn select(&self, node: Node, url: Option<&Pattern>, scope: &mut Scope) -> Option<Vec<NamedActor>> {
+    pub fn select(&self, node: Node, urls: Option<&[Pattern]>, scope: &mut Scope) -> Option<Vec<NamedActor>> {
         let is_wrong = match node.value() {
             Value::Null => true,
             Value::Object(_) => inline(&node).is_none(),
@@ -115,7 +115,7 @@ impl Actors {
         {
             return Some(Vec::new());
         }
-        let found: Vec<Option<NamedActor>> = items.iter().map(|item| self.item(item, url, scope)).collect();
+        let found: Vec<Option<NamedActor>> = items.iter().map(|item| self.item(item, urls, scope)).collect();
         for (at, named) in found.iter().enumerate() {
             if let (Some(named), Some(item)) = (named, items.get(at))
                 && found.iter().take(at).flatten().any(|earlier| earlier.name() == named.name())
@@ -128,14 +128,14 @@ impl Actors {
     }
 
     /// One actor of a rule.
-    fn item(&self, item: &Node, url: Option<&Pattern>, scope: &mut Scope) -> Option<NamedActor> {
+    fn item(&self, item: &Node, urls: Option<&[Pattern]>, scope: &mut Scope) -> Option<NamedActor> {
         let named = match inline(item) {
             Some(name) => NamedActor::new(&name, compile(*item, scope)?.into(), scope.parts),
             None => self.known(&item.scalar()?, item, scope)?,
         };
         // A wrong url is reported once, at the url.
-        let is_unknown = url.is_none() && named.actor().in_limit(None).is_some();
-        if is_unknown { None } else { in_limit(named, url, item, scope) }
+        let is_unknown = urls.is_none() && named.actor().in_limit(None).is_some();
+        if is_unknown { None } else { in_limit(named, urls, item, scope) }
     }
 
     /// The actor called `name`, outside of limits. An unknown name, and an actor that depends on
@@ -191,13 +191,13 @@ fn inline(node: &Node) -> Option<String> {
     })
 }
 
-/// The actor in a limit with this url. A mistake is reported at `place`.
-fn in_limit(named: NamedActor, url: Option<&Pattern>, place: &Node, scope: &Scope) -> Option<NamedActor> {
-    match named.actor().in_limit(url) {
+/// The actor in a limit with these urls. A mistake is reported at `place`.
+fn in_limit(named: NamedActor, urls: Option<&[Pattern]>, place: &Node, scope: &Scope) -> Option<NamedActor> {
+    match named.actor().in_limit(urls) {
         None => Some(named),
         Some(Ok(actor)) => Some(NamedActor::new(named.name(), actor, scope.parts)),
         Some(Err(error)) => {
-            place.fail(segment::why(url, &error));
+            place.fail(segment::why(urls, &error));
             None
         }
     }
@@ -234,7 +234,7 @@ mod tests {
             let mut fields = node.fields().unwrap();
             let actors = Actors::compile(fields.take("actors"), scope);
             let url = fields.take("url").map_or("/", |node| node.text().unwrap()).parse().unwrap();
-            actors.select(fields.take("actor").unwrap(), Some(&url), scope)
+            actors.select(fields.take("actor").unwrap(), Some(&[url]), scope)
         });
         assert!(selected.is_some() || !mistakes.is_empty(), "a mistake is told");
         let names = |list: Vec<NamedActor>| list.iter().map(|named| named.name().to_string()).collect();

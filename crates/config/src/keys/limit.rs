@@ -13,14 +13,16 @@ pub(super) const LIMIT: Object =
 
 const PATHS: Shape = Shape::Matching("^=?/", "a pattern such as `/api` or `=/login`");
 
+const URLS: Shape = Shape::OneOrMany(&PATHS, 1);
+
 const URL: &[Key] = &[
     key(
         "url",
-        "The paths of the limit: `/api` with all paths below, `=/login` alone, `/users/*/orders`, `/tenants/{tenant}`.",
-        PATHS,
+        "The paths of the limit: `/api` with all paths below, `=/login` alone, `/users/*/orders`, `/tenants/{tenant}`, `/product/{id:int}`; several urls have one count.",
+        URLS,
     )
     .on("limits.md#url"),
-    key("Url", "Another spelling of `url`.", PATHS).unoffered(),
+    key("Url", "Another spelling of `url`.", URLS).unoffered(),
 ];
 
 const REST: &[Key] = &[

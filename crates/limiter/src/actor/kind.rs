@@ -57,9 +57,10 @@ pub trait Actor: Send + Sync {
         false
     }
 
-    /// For a source that depends on the limit's url: the source in a limit with this url, or why
-    /// the url does not provide the value. `None` for any other source.
-    fn in_limit(&self, _url: Option<&Pattern>) -> Option<Result<Arc<dyn Actor>, SegmentError>> {
+    /// For a source that depends on the limit's urls: the source in a limit with these urls, which
+    /// are [`sorted`](crate::matcher::pattern::sorted), or why they do not provide the value. `None`
+    /// for any other source.
+    fn in_limit(&self, _urls: Option<&[Pattern]>) -> Option<Result<Arc<dyn Actor>, SegmentError>> {
         None
     }
 }
@@ -116,7 +117,7 @@ impl std::error::Error for ActorError {}
 pub enum SegmentError {
     /// There is no limit, so there is no url.
     NoUrl,
-    /// The url of the limit has no segment of this name.
+    /// A url of the limit has no segment of this name.
     NoSegment(Box<str>),
 }
 

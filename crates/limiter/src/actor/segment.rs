@@ -6,9 +6,10 @@ use super::kind::only;
 use super::{Actor, ActorError, SegmentError};
 use crate::matcher::pattern::{Pattern, Segment, is_name};
 use crate::request::path::{self, Readings};
-use crate::request::{Part, PartId, Parts, Request};
+use crate::request::{Part, PartId, Parts, Request, Values};
 use diana_base::format::{decimal, netstring, quoted};
 use diana_base::widened;
+use std::borrow::Cow;
 use std::sync::Arc;
 
 /// A segment by its name, in no url yet. Requests always lack this actor.
@@ -37,66 +38,87 @@ impl Actor for NamedSegment {
         false
     }
 
-    fn in_limit(&self, url: Option<&Pattern>) -> Option<Result<Arc<dyn Actor>, SegmentError>> {
-        let Some(url) = url else {
+    fn in_limit(&self, urls: Option<&[Pattern]>) -> Option<Result<Arc<dyn Actor>, SegmentError>> {
+        let Some(urls) = urls else {
             return Some(Err(SegmentError::NoUrl));
         };
-        let placed =
-            |place| Arc::new(UrlSegment { part: self.part, url: url.clone(), place }) as Arc<dyn Actor>;
-        Some(url.place(&self.name).map(placed).ok_or_else(|| SegmentError::NoSegment(self.name.clone())))
+        let placed = |url: &Pattern| Some((url.clone(), url.place(&self.name)?));
+        let urls: Option<Vec<_>> = urls.iter().map(placed).collect();
+        let segment = urls.map(|urls| Arc::new(UrlSegment { part: self.part, urls }) as Arc<dyn Actor>);
+        Some(segment.ok_or_else(|| SegmentError::NoSegment(self.name.clone())))
     }
 }
 
-/// A segment of a limit's url.
+/// A segment of a limit's urls.
 #[derive(Debug)]
 struct UrlSegment {
     part: PartId,
-    url: Pattern,
-    /// The number of segments before this one.
-    place: usize,
+    /// The urls, less specific ones first, each with the number of segments before this one.
+    urls: Vec<(Pattern, usize)>,
 }
 
-impl UrlSegment {
-    /// The segment in all readings that the url matches, if they agree.
-    fn find<'r>(&self, readings: &'r Readings) -> Option<&'r [u8]> {
-        let matched = readings.iter().filter(|path| self.url.matches(path));
-        only(matched.map(|path| path.segments().nth(self.place)))?
-    }
+/// The segment in all readings that one of `urls` matches, if they agree. In each reading, the most
+/// specific url that matches counts. A UUID is in lower case.
+fn find<'r>(urls: &[(Pattern, usize)], readings: &'r Readings, request: &Request) -> Option<Cow<'r, [u8]>> {
+    only(readings.iter().filter_map(|path| {
+        let (url, place) = urls.iter().rev().find(|(url, _)| url.matches(path, request))?;
+        let segment = path.segments().nth(*place)?;
+        Some(match url.segments().get(*place) {
+            Some(Segment::Uuid) => segment.to_ascii_lowercase().into(),
+            _ => segment.into(),
+        })
+    }))
 }
 
 impl Actor for UrlSegment {
-    /// The url is a part of the text, because the url decides which readings count.
+    /// The urls are a part of the text, because they decide which readings count.
     fn canonical_form(&self, _: &Parts) -> String {
-        let place = decimal(widened(self.place));
-        ["url segment ", &place, " of ", &netstring(&self.url.to_string())].concat()
+        let of_url = |(url, place): &(Pattern, usize)| {
+            [" ", &decimal(widened(*place)), " of ", &netstring(&url.to_string())].concat()
+        };
+        ["url segment".into()].into_iter().chain(self.urls.iter().map(of_url)).collect()
     }
 
     fn write(&self, request: &Request, key: &mut Vec<u8>) -> bool {
         let Some(readings) = request.get(self.part).map(Readings::of) else { return false };
-        let Some(segment) = self.find(&readings) else { return false };
-        key.extend_from_slice(segment);
+        let Some(segment) = find(&self.urls, &readings, request) else { return false };
+        key.extend_from_slice(&segment);
         true
     }
 
-    /// Reads the value in a path that the url matches, because some values are missing in some urls
+    /// Reads the value in a path that a url matches, because some values are missing in some urls
     /// only.
     fn parse(&self, value: &str) -> Result<Vec<u8>, String> {
         let Some(segment) = path::segment(value.as_bytes()) else {
             return Err("expected a segment of a path, such as `acme`".into());
         };
-        let mut target = Vec::new();
-        for (place, expected) in self.url.segments().iter().enumerate() {
-            target.push(b'/');
-            target.extend_from_slice(match expected {
-                _ if place == self.place => &segment,
-                Segment::Literal(bytes) => bytes,
-                Segment::Any => b"x",
-            });
+        let literal = Segment::Literal(segment.clone().into());
+        let is_of_type = |(url, own): &(Pattern, usize)| {
+            url.segments().get(*own).is_some_and(|expected| expected.contains(&literal))
+        };
+        if !self.urls.iter().any(is_of_type) {
+            return Err(format!("the limit's url has another type of segment, found {}", quoted(value)));
         }
-        if self.find(&Readings::of(&target)) != Some(&*segment) {
+        let (nothing, parts) = (Values::default(), Parts::default());
+        let request = Request::new(&nothing, &parts);
+        let found = |(url, own): &(Pattern, usize)| {
+            let mut target = Vec::new();
+            for (place, expected) in url.segments().iter().enumerate() {
+                target.push(b'/');
+                target.extend_from_slice(match expected {
+                    _ if place == *own => &segment,
+                    Segment::Literal(bytes) => bytes,
+                    _ => b"x",
+                });
+            }
+            let readings = Readings::of(&target);
+            let found = find(&[(url.widened(Some(*own)), *own)], &readings, &request)?;
+            found.eq_ignore_ascii_case(&segment).then(|| found.into_owned())
+        };
+        let Some(segment) = self.urls.iter().find_map(found) else {
             let why = "a segment that backends read differently is never counted";
             return Err(format!("{why}, found {}", quoted(value)));
-        }
+        };
         Ok(segment)
     }
 }
@@ -104,14 +126,20 @@ impl Actor for UrlSegment {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::matcher::pattern;
     use crate::request::Values;
     use proptest::prelude::*;
 
+    /// The patterns, separated by a space.
+    fn urls(urls: &str) -> Vec<Pattern> {
+        pattern::sorted(urls.split(' ').map(|url| url.parse().unwrap()).collect())
+    }
+
     /// The actor `{segment: name}` in a limit on `url`.
     fn actor(url: &str, name: &str) -> (Arc<dyn Actor>, Parts) {
-        let (mut parts, url) = (Parts::default(), url.parse().unwrap());
+        let (mut parts, urls) = (Parts::default(), urls(url));
         let actor = NamedSegment::new(name, &mut parts).unwrap();
-        (actor.in_limit(Some(&url)).unwrap().unwrap(), parts)
+        (actor.in_limit(Some(&urls)).unwrap().unwrap(), parts)
     }
 
     fn value(url: &str, target: &str) -> Option<String> {
@@ -133,6 +161,29 @@ mod tests {
         assert_eq!(value("/tenants/{t}", "/tenants/ACME").as_deref(), Some("ACME"));
         assert_eq!(value("/{a}/{t}/*", "/x/a%3ac/y").as_deref(), Some("a:c"));
         assert_eq!(value("/tenants/{t}", "/tenants"), None);
+    }
+
+    #[test]
+    fn the_most_specific_url_that_matches_has_the_segment() {
+        let urls = "/{t}/x /a/{t} =/old/{t}";
+        for (target, expected) in [
+            ("/acme/x", Some("acme")),
+            ("/a/x", Some("x")),
+            ("/a/y/z", Some("y")),
+            ("/old/y", Some("y")),
+            ("/old/x", Some("x")),
+            ("/old/x/y", Some("old")),
+            ("/b/..;/a/x", Some("x")),
+            // In one reading, the segment is `..;`.
+            ("/a/..;/a/x", None),
+            ("/acme/x/..;/..;/a/y", None),
+            ("/acme", None),
+        ] {
+            assert_eq!(value(urls, target).as_deref(), expected, "{target}");
+        }
+        let parse = |text: &str| actor("/tenants/{t} =/old/{t}", "t").0.parse(text);
+        assert_eq!(parse("a%2fc"), Ok(b"a%2Fc".to_vec()), "read alike in `=/old/a%2Fc`");
+        assert!(parse("42;a").is_err());
     }
 
     /// Each case has a reading in which the url matches, and that reading names `acme`.
@@ -204,13 +255,18 @@ mod tests {
         #[test]
         fn no_spelling_chooses_another_value(
             target in targets(),
-            url in prop::sample::select(vec!["/t/{t}", "=/t/{t}", "/t/{t}/o", "/{t}/*", "/*/{t}/t"]),
+            url in prop::sample::select(vec![
+                "/t/{t}", "=/t/{t}", "/t/{t}/o", "/{t}/*", "/*/{t}/t", "/{t} /t/{t}", "/{t}/o =/o/{t} /t/{t}",
+                "/{t} /t/{t:[a-m]+}",
+            ]),
         ) {
-            let pattern: Pattern = url.parse().unwrap();
-            let place = pattern.place("t").unwrap();
+            let (patterns, nothing, parts) = (urls(url), Values::default(), Parts::default());
+            let request = Request::new(&nothing, &parts);
             let counted = value(url, &target);
-            for path in Readings::of(target.as_bytes()).iter().filter(|path| pattern.matches(path)) {
-                let seen = path.segments().nth(place).map(|segment| String::from_utf8_lossy(segment).into_owned());
+            for path in Readings::of(target.as_bytes()).iter() {
+                let Some(pattern) = patterns.iter().rev().find(|pattern| pattern.matches(path, &request)) else { continue };
+                let seen = path.segments().nth(pattern.place("t").unwrap());
+                let seen = seen.map(|segment| String::from_utf8_lossy(segment).into_owned());
                 prop_assert!(counted.is_none() || counted == seen, "{:?} counts for {:?}", seen, counted);
             }
         }
@@ -223,9 +279,14 @@ mod tests {
             assert_eq!(NamedSegment::new(name, &mut parts).map(drop), Err(ActorError::Segment), "{name}");
         }
         let actor = NamedSegment::new("order", &mut parts).unwrap();
-        let error = |url: Option<&Pattern>| actor.in_limit(url).unwrap().err();
+        let error = |urls: Option<&[Pattern]>| actor.in_limit(urls).unwrap().err();
         assert_eq!(error(None), Some(SegmentError::NoUrl));
-        let url = "/{a}/{b}".parse().unwrap();
-        assert_eq!(error(Some(&url)), Some(SegmentError::NoSegment("order".into())));
+        for lacking in ["/{a}/{b}", "/{order} /{a}/{b}"] {
+            assert_eq!(
+                error(Some(&urls(lacking))),
+                Some(SegmentError::NoSegment("order".into())),
+                "{lacking}"
+            );
+        }
     }
 }

@@ -9,12 +9,19 @@
 //! | `=/api` | `/api` alone |
 //! | `/users/*/orders` | any one segment in place of `*` |
 //! | `/users/{id}/orders` | the same; an actor may count by the segment `id` |
+//! | `/users/{id:int}` | an integer in its shortest form; `{:int}` has no name |
+//! | `/files/{id:uuid}` | a UUID with hyphens, in any case |
+//! | `/{lang:[a-z]{2}}` | a segment that the expression matches as a whole, after decoding |
 //! | `/` | every request |
 //! | `=/` | the root alone |
 
+use super::Condition;
 use crate::request::path::{self, Path};
+use crate::request::{Parts, Request, Values};
+use diana_base::sort;
 use std::fmt;
 use std::str::FromStr;
+use std::sync::Arc;
 
 /// The longest name of a segment, in bytes.
 const MAX_NAME_BYTES: usize = 64;
@@ -53,18 +60,99 @@ impl Eq for Pattern {}
 pub enum Segment {
     /// `*` or `{name}`: any one segment.
     Any,
+    /// `{name:regex}`: a segment that the expression matches.
+    Regex(Expression),
+    /// `{name:uuid}`: 32 hexadecimal digits in five groups with hyphens between them.
+    Uuid,
+    /// `{name:int}`: `0`, or digits of which the first is not 0, possibly after `-`. Each integer
+    /// has one such form.
+    Int,
     /// Exactly these bytes, in normal form.
     Literal(Box<[u8]>),
 }
 
+/// A regular expression that matches whole segments after decoding. It is bounded as those of
+/// [`Condition`] are.
+#[derive(Clone, Debug)]
+pub struct Expression {
+    text: Box<str>,
+    condition: Arc<Condition>,
+}
+
+impl PartialEq for Expression {
+    fn eq(&self, other: &Expression) -> bool {
+        self.text == other.text
+    }
+}
+
+impl Eq for Expression {}
+
+impl Segment {
+    /// Whether this segment of a path is one of those; `None` if to find out would be too much work
+    /// for the request.
+    pub(super) fn matches(&self, segment: &[u8], request: &Request) -> Option<bool> {
+        Some(match self {
+            Segment::Any => true,
+            Segment::Regex(expression) => {
+                return expression.condition.matches(request, &path::decoded(segment));
+            }
+            Segment::Uuid => {
+                let has_hyphen = |at: usize| matches!(at, 8 | 13 | 18 | 23);
+                let is_uuid = |(at, byte): (usize, &u8)| match has_hyphen(at) {
+                    true => *byte == b'-',
+                    false => byte.is_ascii_hexdigit(),
+                };
+                segment.len() == 36 && segment.iter().enumerate().all(is_uuid)
+            }
+            Segment::Int => {
+                let digits = segment.strip_prefix(b"-").unwrap_or(segment);
+                segment == b"0" || digits.iter().all(u8::is_ascii_digit) && !matches!(digits, [] | [b'0', ..])
+            }
+            Segment::Literal(bytes) => **bytes == *segment,
+        })
+    }
+
+    /// Whether each segment of `other` is one of these.
+    #[must_use]
+    pub fn contains(&self, other: &Segment) -> bool {
+        match other {
+            Segment::Literal(segment) => {
+                let (nothing, parts) = (Values::default(), Parts::default());
+                self.matches(segment, &Request::new(&nothing, &parts)) == Some(true)
+            }
+            other => *self == Segment::Any || self == other,
+        }
+    }
+
+    /// Whether some segment is one of both. Of two expressions, nobody knows.
+    fn overlaps(&self, other: &Segment) -> bool {
+        let may_match = |one: &Segment, other: &Segment| {
+            matches!(one, Segment::Regex(_)) && !matches!(other, Segment::Literal(_))
+        };
+        self.contains(other) || other.contains(self) || may_match(self, other) || may_match(other, self)
+    }
+
+    /// The place of the kind among all kinds, the less specific ones first.
+    fn rank(&self) -> u8 {
+        match self {
+            Segment::Any => 0,
+            Segment::Regex(_) => 1,
+            Segment::Uuid => 2,
+            Segment::Int => 3,
+            Segment::Literal(_) => 4,
+        }
+    }
+}
+
 /// How specific a pattern is; the less specific pattern compares as less.
 ///
-/// More segments are more specific. With equally many, the first segment that differs decides: a
-/// literal is more specific than `*`. If all segments agree, `=` is more specific than no `=`.
+/// More segments are more specific. With equally many, the first segment that differs in kind
+/// decides: a literal is more specific than `int`, then come `uuid`, expressions, and `*`. If all
+/// segments agree, `=` is more specific than no `=`.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Specificity {
     segments: usize,
-    literal: Vec<bool>,
+    ranks: Vec<u8>,
     exact: bool,
 }
 
@@ -92,14 +180,26 @@ impl Pattern {
         self.names.iter().map(|(name, _)| &**name)
     }
 
-    /// Whether the pattern matches this reading of a path.
+    /// The same pattern with `*` for each segment that is no literal, except the one at `place`.
     #[must_use]
-    pub fn matches(&self, path: &Path) -> bool {
+    pub fn widened(&self, place: Option<usize>) -> Pattern {
+        let widened = |(at, segment): (usize, &Segment)| match segment {
+            Segment::Literal(_) => segment.clone(),
+            _ if Some(at) == place => segment.clone(),
+            _ => Segment::Any,
+        };
+        let segments = self.segments.iter().enumerate().map(widened).collect();
+        Pattern { segments, ..self.clone() }
+    }
+
+    /// Whether the pattern matches this reading of the request's path. An expression that would be
+    /// too much work is taken to match.
+    #[must_use]
+    pub fn matches(&self, path: &Path, request: &Request) -> bool {
         let mut segments = path.segments();
-        let is_matched = |expected: &Segment| match (expected, segments.next()) {
-            (_, None) => false,
-            (Segment::Any, Some(_)) => true,
-            (Segment::Literal(bytes), Some(segment)) => **bytes == *segment,
+        let is_matched = |expected: &Segment| {
+            let segment = segments.next();
+            segment.is_some_and(|segment| expected.matches(segment, request).unwrap_or(true))
         };
         self.segments.iter().all(is_matched) && (!self.exact || segments.next().is_none())
     }
@@ -112,7 +212,7 @@ impl Pattern {
             true => other.exact && own.len() == others.len(),
             false => own.len() <= others.len(),
         };
-        fits && own.iter().zip(others).all(|(own, other)| *own == Segment::Any || own == other)
+        fits && own.iter().zip(others).all(|(own, other)| own.contains(other))
     }
 
     /// Whether some path matches both patterns.
@@ -121,10 +221,7 @@ impl Pattern {
         let (own, others) = (&self.segments, &other.segments);
         let is_long_enough =
             (!self.exact || others.len() <= own.len()) && (!other.exact || own.len() <= others.len());
-        let is_one_segment = |(own, other): (&Segment, &Segment)| {
-            *own == Segment::Any || *other == Segment::Any || own == other
-        };
-        is_long_enough && own.iter().zip(others).all(is_one_segment)
+        is_long_enough && own.iter().zip(others).all(|(own, other)| own.overlaps(other))
     }
 
     /// How specific the pattern is.
@@ -132,7 +229,7 @@ impl Pattern {
     pub fn specificity(&self) -> Specificity {
         Specificity {
             segments: self.segments.len(),
-            literal: self.segments.iter().map(|segment| *segment != Segment::Any).collect(),
+            ranks: self.segments.iter().map(Segment::rank).collect(),
             exact: self.exact,
         }
     }
@@ -145,20 +242,33 @@ impl fmt::Display for Pattern {
         if self.segments.is_empty() {
             return f.write_str("/");
         }
-        for segment in &self.segments {
-            match segment {
-                Segment::Any => f.write_str("/*")?,
-                Segment::Literal(bytes) => {
-                    let (colon, rest) = match bytes.split_first() {
-                        Some((b':', rest)) => ("%3A", rest),
-                        _ => ("", &**bytes),
-                    };
-                    write!(f, "/{colon}{}", String::from_utf8_lossy(rest).replace('*', "%2A"))?;
-                }
+        self.segments.iter().try_for_each(|segment| write!(f, "/{segment}"))
+    }
+}
+
+impl fmt::Display for Segment {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Segment::Any => f.write_str("*"),
+            Segment::Regex(expression) => write!(f, "{{:{}}}", expression.text),
+            Segment::Uuid => f.write_str("{:uuid}"),
+            Segment::Int => f.write_str("{:int}"),
+            Segment::Literal(bytes) => {
+                let (colon, rest) = match bytes.split_first() {
+                    Some((b':', rest)) => ("%3A", rest),
+                    _ => ("", &**bytes),
+                };
+                write!(f, "{colon}{}", String::from_utf8_lossy(rest).replace('*', "%2A"))
             }
         }
-        Ok(())
     }
+}
+
+/// The patterns of one limit, the less specific ones first.
+#[must_use]
+pub fn sorted(mut patterns: Vec<Pattern>) -> Vec<Pattern> {
+    sort::sort_by_key(&mut patterns, |pattern| (pattern.specificity(), pattern.to_string()));
+    patterns
 }
 
 /// Whether `text` may name a segment: 1 to 64 ASCII letters, digits, `_` and `-`.
@@ -176,8 +286,8 @@ const MAX_SEGMENTS: usize = 64;
 pub enum PatternError {
     /// The text does not begin with `/` or `=/`.
     NoSlash,
-    /// The text has a query or a fragment.
-    Query,
+    /// The text has a query or a fragment after this path.
+    Query(String),
     /// `=` asks for the path alone, and `**` for all below it.
     ExactAndBelow,
     /// `**` is not the last segment.
@@ -188,6 +298,10 @@ pub enum PatternError {
     SameName(String),
     /// This segment names another one than 1 to 64 letters, digits, `_` and `-`.
     Name(String),
+    /// This segment has another type than `int`, `uuid` or an expression with a mark.
+    Type(String),
+    /// This segment has no expression, and why.
+    Regex(String, String),
     /// A brace is a part of this segment, and not all of it.
     PartName(String),
     /// `*` is a part of this segment, and not all of it.
@@ -215,9 +329,9 @@ impl FromStr for Pattern {
             None => (false, text),
         };
         let rest = path.strip_prefix('/').ok_or(PatternError::NoSlash)?;
-        if let Some((path, _)) = text.split_once(['?', '#']) {
+        if let (path, Some(_)) = split(text, &['?', '#']) {
             path.parse::<Pattern>()?;
-            return Err(PatternError::Query);
+            return Err(PatternError::Query(path.into()));
         }
         let rest = match rest.trim_end_matches('/') {
             "**" => Some(""),
@@ -225,13 +339,15 @@ impl FromStr for Pattern {
         }
         .map_or(Ok(rest), |above| if exact { Err(PatternError::ExactAndBelow) } else { Ok(above) })?;
         let mut pattern = Pattern { segments: Vec::new(), exact, names: Vec::new() };
-        for word in rest.split('/') {
-            if let Some(name) = name(word)? {
+        for word in words(rest) {
+            if let Some((name, segment)) = named(word)? {
                 if pattern.place(name).is_some() {
                     return Err(PatternError::SameName(word.into()));
                 }
-                pattern.names.push((name.into(), pattern.segments.len()));
-                pattern.segments.push(Segment::Any);
+                if !name.is_empty() {
+                    pattern.names.push((name.into(), pattern.segments.len()));
+                }
+                pattern.segments.push(segment);
             } else {
                 pattern.segments.extend(segment(word)?);
             }
@@ -243,15 +359,60 @@ impl FromStr for Pattern {
     }
 }
 
-/// The name in `{name}`. A brace elsewhere is refused: a limit on a path with the character would
-/// match nothing that its author expects.
-fn name(word: &str) -> Result<Option<&str>, PatternError> {
+/// The words of a pattern between its slashes. A slash in braces separates nothing.
+pub fn words(path: &str) -> impl Iterator<Item = &str> {
+    let mut rest = Some(path);
+    std::iter::from_fn(move || {
+        let (word, after) = split(rest?, &['/']);
+        rest = after;
+        Some(word)
+    })
+}
+
+/// The text before the first of `ends` outside of braces, and the text after it.
+fn split<'t>(text: &'t str, ends: &[char]) -> (&'t str, Option<&'t str>) {
+    let mut depth = 0usize;
+    for (at, letter) in text.char_indices() {
+        match letter {
+            '{' => depth = depth.saturating_add(1),
+            '}' => depth = depth.saturating_sub(1),
+            _ if depth == 0 && ends.contains(&letter) => {
+                let (before, after) = (text.get(..at), text.get(at.saturating_add(1)..));
+                return (before.unwrap_or_default(), after);
+            }
+            _ => {}
+        }
+    }
+    (text, None)
+}
+
+/// The name and the segment of `{name}`, `{name:type}` or `{:type}`. A brace elsewhere is refused: a
+/// limit on a path with the character would match nothing that its author expects. So is an
+/// expression that is a plain word, because it is a type of another program.
+fn named(word: &str) -> Result<Option<(&str, Segment)>, PatternError> {
     if !word.contains(['{', '}']) {
         return Ok(None);
     }
-    let name = word.strip_prefix('{').and_then(|rest| rest.strip_suffix('}'));
-    let name = name.ok_or_else(|| PatternError::PartName(word.into()))?;
-    if is_name(name) { Ok(Some(name)) } else { Err(PatternError::Name(word.into())) }
+    let inner = word.strip_prefix('{').and_then(|rest| rest.strip_suffix('}'));
+    let inner = inner.ok_or_else(|| PatternError::PartName(word.into()))?;
+    let (name, kind) = inner.split_once(':').map_or((inner, None), |(name, kind)| (name, Some(kind)));
+    let segment = match kind {
+        _ if !is_name(name) && (kind.is_none() || !name.is_empty()) => {
+            return Err(PatternError::Name(word.into()));
+        }
+        None => Segment::Any,
+        Some("int") => Segment::Int,
+        Some("uuid") => Segment::Uuid,
+        Some(text) if text.is_empty() || is_name(text) => return Err(PatternError::Type(word.into())),
+        Some(text) => Segment::Regex(expression(text, word)?),
+    };
+    Ok(Some((name, segment)))
+}
+
+fn expression(text: &str, word: &str) -> Result<Expression, PatternError> {
+    let why = |error: regex_lite::Error| PatternError::Regex(word.into(), error.to_string());
+    let condition = Condition::regex(text).map_err(why)?;
+    Ok(Expression { text: text.into(), condition: Arc::new(condition) })
 }
 
 /// One segment of a pattern without a name; `Ok(None)` for an empty segment and `.`, which are
@@ -274,6 +435,7 @@ fn segment(word: &str) -> Result<Option<Segment>, PatternError> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::request::path::Readings;
 
     fn check(cases: &[(&str, &str)]) {
         for (text, expected) in cases {
@@ -306,6 +468,10 @@ mod tests {
             ("=/{A-1_}/*/{b}/", "=/*/*/*"),
             ("/{a}/**", "/*"),
             ("/%3Aid/:/m:run", "/%3Aid/%3A/m:run"),
+            ("/a/{id:int}/{x:uuid}/", "/a/{:int}/{:uuid}"),
+            ("=/{:int}/{:int}", "=/{:int}/{:int}"),
+            (r"/{x:[^/]+?}//{y:\d{2,4}}/**", r"/{:[^/]+?}/{:\d{2,4}}"),
+            (r"/{x:\{a}", r"/{:\{a}"),
         ]);
         assert_eq!("/a%3ab".parse::<Pattern>(), "/a%3Ab".parse());
     }
@@ -323,25 +489,112 @@ mod tests {
             ("/*", "/a/b"),
             ("=/*", "=/a"),
             ("=/a", "=/a"),
+            ("/*", "/{:int}"),
+            ("/{:int}", "/{:int}"),
+            ("/{:int}", "/7"),
+            ("/{:a.}", "/ab"),
+            ("/{:a.}", "/{x:a.}"),
         ] {
             assert!(contains(own, other), "{own} {other}");
         }
-        for (own, other) in
-            [("/a", "/"), ("=/a", "/a"), ("=/a", "=/a/b"), ("/a", "/*"), ("/a", "/b"), ("=/*", "=/")]
-        {
+        for (own, other) in [
+            ("/a", "/"),
+            ("=/a", "/a"),
+            ("=/a", "=/a/b"),
+            ("/a", "/*"),
+            ("/a", "/b"),
+            ("=/*", "=/"),
+            ("/{:int}", "/*"),
+            ("/{:int}", "/07"),
+            ("/{:int}", "/{:uuid}"),
+            ("/{:a.}", "/b"),
+            ("/{:.+}", "/{:int}"),
+        ] {
             assert!(!contains(own, other), "{own} {other}");
         }
     }
 
     #[test]
     fn the_less_specific_pattern_comes_first() {
-        let ascending =
-            ["/", "=/", "/*", "=/*", "/a", "=/a", "/*/*", "/*/b", "/a/*", "=/a/*", "/a/b", "=/a/b", "/a/*/c"];
+        let ascending = [
+            "/",
+            "=/",
+            "/*",
+            "=/*",
+            "/{x:a+}",
+            "/{x:uuid}",
+            "/{x:int}",
+            "=/{x:int}",
+            "/a",
+            "=/a",
+            "/*/*",
+            "/*/b",
+            "/{x:int}/*",
+            "/a/*",
+            "=/a/*",
+            "/a/{:a+}",
+            "/a/{:int}",
+            "/a/b",
+            "=/a/b",
+            "/a/*/c",
+        ];
         let order = |text: &str| text.parse::<Pattern>().unwrap().specificity();
         for pair in ascending.windows(2) {
             assert!(order(pair[0]) < order(pair[1]), "{pair:?}");
         }
         assert_eq!(order("/a"), order("/b/**"));
+        assert_eq!(order("/{x:a.}"), order("/{:b+}"));
+    }
+
+    #[test]
+    fn a_type_is_that_of_a_whole_segment() {
+        const ID: &str = "0fa5b3de-1C2D-4b6a-9e8f-00112233445A";
+        let matches = |word: &str, segment: &str| {
+            let pattern: Pattern = format!("=/{word}").parse().unwrap();
+            let (values, parts) = (Values::default(), Parts::default());
+            let (target, request) = (format!("/{segment}"), Request::new(&values, &parts));
+            let readings = Readings::of(target.as_bytes());
+            readings.iter().any(|path| pattern.matches(path, &request))
+        };
+        let long = "9".repeat(4_097);
+        for (word, own, others) in [
+            (
+                "{x:int}",
+                &["0", "7", "-7", "10", "%37", "7;a=b", "18446744073709551616", &*long][..],
+                &[
+                    "", "-", "--7", "+7", "007", "-0", "00", "%207", "7%20", "7.0", "1e3", "0x7", "%D9%A7",
+                    "7a", "x",
+                ][..],
+            ),
+            (
+                "{x:uuid}",
+                &[ID, &ID.to_lowercase(), "0fa5b3de-1c2d-4b6a-9e8f-0011223344%35a;v=1"],
+                &[
+                    "",
+                    "7",
+                    &ID.replace('-', ""),
+                    &ID.replace('-', "_"),
+                    &format!("{ID}0"),
+                    &format!("%7B{ID}%7D"),
+                ],
+            ),
+            (
+                "{x:[a-z ]+\\.(?:css|js)}",
+                &["a.css", "%61%20b.js", "a.%63ss;v=1"],
+                &["A.css", "a.css.map", ".css", "a%252Ecss", "a.cs"],
+            ),
+            ("{x:[^/]+}", &["a", "%25"], &["a%2Fb"]),
+            // A value that is too long may match.
+            ("{x:a+}", &["aa", &long], &["b", "aab"]),
+            ("{x:caf.}", &["caf%C3%A9", "café", "caf%E9"], &["caf"]),
+        ] {
+            for segment in own {
+                assert!(matches(word, segment), "{word} {segment}");
+            }
+            for segment in others {
+                assert!(!matches(word, segment), "{word} {segment}");
+            }
+        }
     }
 
     #[test]
@@ -359,6 +612,10 @@ mod tests {
             ("/*/x", "/api/*"),
             ("=/*", "=/api"),
             ("=/", "/"),
+            ("/{:int}", "/*"),
+            ("/{:int}", "/7"),
+            ("/{:a.}", "/{:.b}"),
+            ("/{:a.}", "/{:int}"),
         ] {
             assert!(overlaps(own, other), "{own} {other}");
         }
@@ -369,6 +626,9 @@ mod tests {
             ("=/api", "=/api/x"),
             ("=/", "/api"),
             ("=/*", "=/api/x"),
+            ("/{:int}", "/{:uuid}"),
+            ("/{:int}", "/07"),
+            ("/{:a.}", "/b"),
         ] {
             assert!(!overlaps(own, other), "{own} {other}");
         }
@@ -376,6 +636,8 @@ mod tests {
 
     #[test]
     fn a_name_is_that_of_a_place() {
+        let typed: Pattern = "/{:int}/{b:uuid}".parse().unwrap();
+        assert!(typed.names().eq(["b"]) && typed.place("b") == Some(1) && typed.place("").is_none());
         let pattern: Pattern = "//tenants/./{tenant}/*/{Order_1-}/**".parse().unwrap();
         assert!(pattern.names().eq(["tenant", "Order_1-"]));
         assert_eq!((pattern.place("tenant"), pattern.place("Order_1-")), (Some(1), Some(3)));

@@ -11,6 +11,7 @@
 //! ```
 
 use super::pattern::{Pattern, Segment};
+use crate::request::Request;
 use crate::request::path::Path;
 use diana_base::sort;
 use std::collections::BTreeMap;
@@ -21,7 +22,8 @@ pub(crate) struct Tree {
     /// Ordered, not hashed: a safe hash needs a random key, which a gateway does not provide at
     /// startup.
     literals: BTreeMap<Box<[u8]>, Tree>,
-    any: Option<Box<Tree>>,
+    /// By what is no literal.
+    others: Vec<(Segment, Tree)>,
     /// Patterns that match a path that ends at this node.
     here: Vec<usize>,
     /// Patterns that match every path through this node.
@@ -34,8 +36,18 @@ impl Tree {
         let mut node = self;
         for segment in pattern.segments() {
             node = match segment {
-                Segment::Any => node.any.get_or_insert_default(),
                 Segment::Literal(bytes) => node.literals.entry(bytes.clone()).or_default(),
+                other => {
+                    let known = node.others.iter().position(|(known, _)| known == other);
+                    let place = known.unwrap_or(node.others.len());
+                    if known.is_none() {
+                        node.others.push((other.clone(), Tree::default()));
+                    }
+                    let child = node.others.get_mut(place);
+                    debug_assert!(child.is_some(), "it has been added");
+                    let Some((_, child)) = child else { return };
+                    child
+                }
             };
         }
         if pattern.is_exact() { node.here.push(index) } else { node.below.push(index) }
@@ -44,7 +56,7 @@ impl Tree {
     /// Whether every pattern is `/`, which every path matches.
     #[must_use]
     pub(crate) fn is_root(&self) -> bool {
-        self.literals.is_empty() && self.any.is_none() && self.here.is_empty()
+        self.literals.is_empty() && self.others.is_empty() && self.here.is_empty()
     }
 
     /// The patterns that are `/`.
@@ -54,26 +66,36 @@ impl Tree {
     }
 
     /// Replaces `out` by the indices of all patterns that match `path`: each once, ascending.
-    pub(crate) fn matches(&self, path: &Path, out: &mut Vec<usize>) {
+    /// Returns whether this is certain: an expression that would be too much work is taken to match.
+    pub(crate) fn matches(&self, path: &Path, request: &Request, out: &mut Vec<usize>) -> bool {
         out.clear();
-        self.collect(path.segments(), out);
+        let is_certain = self.collect(path.segments(), request, out);
         sort::sort_by_key(out, |index| *index);
+        is_certain
     }
 
     /// Recurses at most as deep as the longest pattern, however long the path is.
-    fn collect<'p>(&self, mut segments: impl Iterator<Item = &'p [u8]> + Clone, out: &mut Vec<usize>) {
+    fn collect<'p>(
+        &self,
+        mut segments: impl Iterator<Item = &'p [u8]> + Clone,
+        request: &Request,
+        out: &mut Vec<usize>,
+    ) -> bool {
         out.extend(&self.below);
-        match segments.next() {
-            None => out.extend(&self.here),
-            Some(segment) => {
-                if let Some(child) = self.literals.get(segment) {
-                    child.collect(segments.clone(), out);
-                }
-                if let Some(child) = &self.any {
-                    child.collect(segments, out);
-                }
+        let Some(segment) = segments.next() else {
+            out.extend(&self.here);
+            return true;
+        };
+        let literal = self.literals.get(segment);
+        let mut is_certain = literal.is_none_or(|child| child.collect(segments.clone(), request, out));
+        for (expected, child) in &self.others {
+            let is_matched = expected.matches(segment, request);
+            is_certain &= is_matched.is_some();
+            if is_matched.unwrap_or(true) {
+                is_certain &= child.collect(segments.clone(), request, out);
             }
         }
+        is_certain
     }
 }
 
@@ -81,6 +103,7 @@ impl Tree {
 mod tests {
     use super::*;
     use crate::request::path::{Path, Readings};
+    use crate::request::{Parts, Values};
     use proptest::prelude::*;
 
     fn check(patterns: &[&str], cases: &[(&str, &[usize])]) {
@@ -90,7 +113,13 @@ mod tests {
         }
         let mut found = vec![99];
         for (target, expected) in cases {
-            tree.matches(Readings::of(target.as_bytes()).iter().next().unwrap(), &mut found);
+            let (values, parts) = (Values::default(), Parts::default());
+            let request = Request::new(&values, &parts);
+            assert!(tree.matches(
+                Readings::of(target.as_bytes()).iter().next().unwrap(),
+                &request,
+                &mut found
+            ));
             assert_eq!(found, *expected, "{target}");
         }
     }
@@ -135,6 +164,12 @@ mod tests {
         ends && pattern.segments().iter().zip(path).all(|(asked, segment)| match asked {
             Segment::Any => true,
             Segment::Literal(bytes) => **bytes == *segment,
+            Segment::Int => {
+                let text = String::from_utf8_lossy(segment);
+                text.parse::<i64>().is_ok_and(|number| number.to_string() == text)
+            }
+            Segment::Regex(_) => matches!(segment, b"a" | b"c"),
+            Segment::Uuid => unreachable!("no pattern has it"),
         })
     }
 
@@ -151,8 +186,9 @@ mod tests {
     }
 
     fn patterns() -> impl Strategy<Value = Vec<String>> {
-        let pattern = (prop::sample::select(vec!["", "="]), words(&["a", "b", "*", "{n}", "c;d"]))
-            .prop_map(|(exact, path)| format!("{exact}{}", numbered(&path)));
+        let pattern =
+            (prop::sample::select(vec!["", "="]), words(&["a", "b", "*", "{n}", "c;d", "{:int}", "{:a|c}"]))
+                .prop_map(|(exact, path)| format!("{exact}{}", numbered(&path)));
         prop::collection::vec(pattern, 0..24)
     }
 
@@ -160,7 +196,7 @@ mod tests {
         #[test]
         fn the_tree_agrees_with_a_loop_over_the_patterns(
             patterns in patterns(),
-            target in words(&["a", "b", "%61", "x", "c;d", "b;e", "a%2fb", "..", ""]),
+            target in words(&["a", "b", "%61", "x", "c;d", "b;e", "a%2fb", "..", "", "7", "07", "c"]),
         ) {
             let patterns: Vec<Pattern> = patterns.iter().map(|text| text.parse().unwrap()).collect();
             let mut tree = Tree::default();
@@ -169,12 +205,13 @@ mod tests {
             }
             let readings = Readings::of(target.as_bytes());
             let path = readings.iter().next().unwrap();
-            let mut found = Vec::new();
-            tree.matches(path, &mut found);
+            let (values, parts, mut found) = (Values::default(), Parts::default(), Vec::new());
+            let request = Request::new(&values, &parts);
+            tree.matches(path, &request, &mut found);
             let expected: Vec<usize> =
                 (0..patterns.len()).filter(|index| model(&patterns[*index], path)).collect();
             prop_assert_eq!(&found, &expected);
-            let alone = |index: &usize| patterns[*index].matches(path);
+            let alone = |index: &usize| patterns[*index].matches(path, &request);
             prop_assert_eq!(found, (0..patterns.len()).filter(alone).collect::<Vec<usize>>());
         }
     }

@@ -5,7 +5,7 @@ use super::Policy;
 use super::draft::{
     Draft, LimitDraft, RuleDraft, RuleNames, canonical_forms, cost_name, count_identities, merged, ordinals,
 };
-use super::group::{GlobalGroup, Limit, OnError, RuleGroup};
+use super::group::{GlobalGroup, Limit, LimitUrl, OnError, RuleGroup};
 use super::key::Missing;
 use super::layout::Apart;
 use super::place::Place;
@@ -19,6 +19,7 @@ use crate::actor::NamedActor;
 use crate::adapt::Adaptive;
 use crate::algorithm::Algorithm;
 use crate::cells::table::{Hasher, Table};
+use crate::matcher::pattern::Pattern;
 use crate::matcher::tree::Tree;
 use crate::request::Part;
 use crate::request::protocol::ProtocolParts;
@@ -34,7 +35,8 @@ impl Draft {
             self;
         // Equally specific limits keep the order of the document.
         let mut placed: Vec<(usize, LimitDraft)> = limits.into_iter().enumerate().collect();
-        sort::sort_by_key(&mut placed, |(place, limit)| (limit.specificity(), *place));
+        let specificity = |limit: &LimitDraft| limit.patterns.last().map(|most| limit.specificity(most));
+        sort::sort_by_key(&mut placed, |(place, limit)| (specificity(limit), *place));
         let limits = merged(placed.into_iter().map(|(_, limit)| limit));
         // The meaning of a rule also depends on how the client IP is found, and on the exclusive
         // limits.
@@ -58,15 +60,23 @@ impl Draft {
             replicas: store.as_ref().map(|store| Arc::clone(&store.replicas)),
             ..Builder::default()
         };
-        let mut compiled = Vec::new();
-        let (mut rank, mut last) = (0usize, None);
-        for (index, limit) in limits.into_iter().enumerate() {
-            tree.insert(&limit.pattern, index);
-            let specificity = limit.specificity();
+        let mut placed: Vec<(usize, &LimitDraft, &Pattern)> = Vec::new();
+        for (index, limit) in limits.iter().enumerate() {
+            placed.extend(limit.patterns.iter().map(|pattern| (index, limit, pattern)));
+        }
+        sort::sort_by_key(&mut placed, |(index, limit, pattern)| (limit.specificity(pattern), *index));
+        let (mut urls, mut rank, mut last) = (Vec::new(), 0usize, None);
+        for (index, limit, pattern) in placed {
+            tree.insert(pattern, urls.len());
+            let specificity = limit.specificity(pattern);
             if last.as_ref().is_some_and(|last| *last != specificity) {
                 rank = rank.saturating_add(1);
             }
             last = Some(specificity);
+            urls.push(LimitUrl { limit: index, rank });
+        }
+        let mut compiled = Vec::new();
+        for limit in limits {
             let canonical_form = limit.canonical_form();
             let named = |rule: RuleDraft| {
                 let cost = &rule.cost;
@@ -82,7 +92,6 @@ impl Draft {
                 conditions,
                 exclusive,
                 high_priority,
-                rank,
                 groups,
                 global_groups,
                 is_cacheable,
@@ -115,6 +124,7 @@ impl Draft {
             ip,
             address,
             tree,
+            urls,
             limits: compiled,
             rules: builder.rules,
             lists,

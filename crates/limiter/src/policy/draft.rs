@@ -105,8 +105,9 @@ impl Default for Draft {
 /// A limit, as the configuration describes it.
 #[derive(Debug)]
 pub struct LimitDraft {
-    /// The url pattern.
-    pub pattern: Pattern,
+    /// The url patterns, [`sorted`](crate::matcher::pattern::sorted), at least one. One of them has
+    /// to match.
+    pub patterns: Vec<Pattern>,
     /// The conditions. All of them have to match.
     pub conditions: Vec<Box<dyn Matcher>>,
     /// The canonical text of the conditions: see [`Matcher::canonical_form`].
@@ -124,7 +125,7 @@ impl LimitDraft {
     #[must_use]
     pub fn new(pattern: Pattern, rules: Vec<RuleDraft>) -> LimitDraft {
         LimitDraft {
-            pattern,
+            patterns: vec![pattern],
             conditions: Vec::new(),
             canonical_form: String::new(),
             exclusive: false,
@@ -133,15 +134,17 @@ impl LimitDraft {
         }
     }
 
-    /// The specificity of the limit: a less specific limit compares as less.
+    /// The specificity of the limit where this one of its patterns matches: a less specific limit
+    /// compares as less.
     #[must_use]
-    pub fn specificity(&self) -> (Specificity, usize) {
-        (self.pattern.specificity(), self.conditions.len())
+    pub fn specificity(&self, pattern: &Pattern) -> (Specificity, usize) {
+        (pattern.specificity(), self.conditions.len())
     }
 
-    /// The canonical text of the url pattern and the conditions.
+    /// The canonical text of the url patterns and the conditions.
     pub(crate) fn canonical_form(&self) -> String {
-        [&netstring(&self.pattern.to_string()), &*self.canonical_form].concat()
+        let patterns = self.patterns.iter().map(|pattern| netstring(&pattern.to_string()));
+        patterns.chain([self.canonical_form.clone()]).collect()
     }
 }
 

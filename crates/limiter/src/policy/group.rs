@@ -18,15 +18,22 @@ use diana_base::{part, widened};
 use std::ops::Range;
 use std::sync::Arc;
 
-/// A limit: the conditions besides its url pattern, and its groups.
+/// One url pattern of a limit.
+#[derive(Debug)]
+pub(crate) struct LimitUrl {
+    /// The index of the limit.
+    pub(crate) limit: usize,
+    /// Limits of one rank are equally specific where these patterns of theirs match.
+    pub(crate) rank: usize,
+}
+
+/// A limit: the conditions besides its url patterns, and its groups.
 #[derive(Debug)]
 pub(crate) struct Limit {
     pub(crate) conditions: Vec<Box<dyn Matcher>>,
     pub(crate) exclusive: bool,
     /// Whether requests that match have a high priority.
     pub(crate) high_priority: bool,
-    /// Limits of one rank are equally specific.
-    pub(crate) rank: usize,
     pub(crate) groups: Vec<Arc<RuleGroup>>,
     pub(crate) global_groups: Vec<GlobalGroup>,
     /// Whether the actors alone decide which cells a request charges, and how much. Then the

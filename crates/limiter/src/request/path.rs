@@ -142,6 +142,11 @@ pub fn segment(text: &[u8]) -> Option<Vec<u8>> {
     path.segments().next().map(<[u8]>::to_vec)
 }
 
+/// The bytes for which a segment stands.
+pub(crate) fn decoded(segment: &[u8]) -> Vec<u8> {
+    units(segment).map(|unit| unit.byte).collect()
+}
+
 /// Whether one segment is `..` in any spelling.
 #[must_use]
 pub(crate) fn is_parent(text: &[u8]) -> bool {
