@@ -340,6 +340,56 @@ fn the_case_of_a_method_evades_no_limit() {
     assert_eq!(seen, ["post /other", "put /post", "POST /free", "PUT /verb", "QUERY /other"]);
 }
 
+/// Neither a rare method nor the case of a common one, over HTTP/1.1 and HTTP/2.
+#[test]
+fn what_a_limit_does_not_exclude_evades_it_in_no_spelling() {
+    let none = |name| json!([{"name": name, "rpu": 0, "unit": "hour"}]);
+    let gateway = start(json!({"limits": [
+        {"url": "/write", "methods": {"not": ["GET", "OPTIONS"]}, "rules": none("writes")},
+        {"url": "/host", "hosts": {"not": ["intern.example", "*.intern.example"]}, "rules": none("hosts")},
+        {"url": "/plan", "headers": {"x-plan": {"not": ["gold", {"prefix": "staff-"}]}}, "rules": none("plans")},
+        {"url": "/free", "rules": none("all")},
+        {"url": "/free", "methods": {"not": "POST"}, "exclusive": true},
+    ]}));
+    for (method, path, expected) in [
+        ("GET", "/write", true),
+        ("HEAD", "/write", true),
+        ("OPTIONS", "/write", true),
+        ("get", "/write", false),
+        ("Head", "/write", false),
+        ("PROPFIND", "/write", false),
+        ("QUERY", "/write", false),
+        ("post", "/write", false),
+        ("GET", "/free", true),
+        ("post", "/free", false),
+        ("POST", "/free", false),
+    ] {
+        assert_eq!(passes_over_http2(&gateway, method, path), expected, "{method} {path}");
+    }
+    for method in ["PROPFIND", "LOCK", "DELETE", "PURGE"] {
+        assert_eq!(gateway.request(method, "/write", &[], b"").unwrap().status, 429, "{method}");
+    }
+    for (lines, expected) in [
+        ("host: intern.example\r\n", true),
+        ("host: A.Intern.example.:8443\r\n", true),
+        ("host: intern.example..\r\n", false),
+        ("host: intern.example.evil.example\r\n", false),
+        ("host: evil.example\r\nx-forwarded-host: intern.example\r\n", false),
+    ] {
+        assert_eq!(passes(&gateway, "/host", lines), expected, "{lines}");
+    }
+    for (lines, expected) in [
+        ("x-plan: gold\r\n", true),
+        ("x-plan:\tstaff-7 \r\n", true),
+        ("x-plan: GOLD\r\n", false),
+        ("x-plan: gold\r\nX-Plan: free\r\n", false),
+        ("x-plan:\r\n", false),
+        ("", false),
+    ] {
+        assert_eq!(passes(&gateway, "/plan", &format!("host: a\r\n{lines}")), expected, "{lines}");
+    }
+}
+
 /// Envoy sends each hop of an internal redirect through all filters, with the hop's own path.
 #[test]
 fn an_internal_redirect_counts_once_per_hop() {

@@ -141,6 +141,7 @@ fn expected(condition: &Value) -> String {
             (_, Some(regex), _) => format!("a value that matches {}", text(regex)),
             (_, _, Some(Value::Bool(true))) => "any value".into(),
             (_, _, Some(_)) => "none".into(),
+            _ if let Some(excluded) = of_key("not") => format!("anything but {}", expected(excluded)),
             _ => match (of_key("min"), of_key("max")) {
                 (Some(min), Some(max)) => format!("{} to {} bytes", text(min), text(max)),
                 (Some(min), None) => format!("at least {} bytes", text(min)),

@@ -67,43 +67,77 @@ fn named(node: &Node, parts: &mut Parts, names: &Names) -> Option<Box<dyn Matche
     Some(Box::new(condition))
 }
 
-/// Reads a condition: a value, or `{prefix}`, `{regex}` or `{present}`. Reports each mistake at its
-/// place and then returns `None`. `trims`: whether white space around a value is no part of it.
-fn condition_of(node: &Node, trims: bool) -> Option<Condition> {
-    if !matches!(node.value(), Value::Object(_)) {
-        let text = node.scalar()?;
-        let value = if trims { text.trim_ascii() } else { &text };
-        return Some(Condition::Exact(value.as_bytes().into()));
-    }
+/// Reads what a kind lists: the items, and whether they are those of `{not: …}`.
+fn listed<'a>(node: &Node<'a>) -> Option<(Vec<Node<'a>>, bool)> {
+    let Value::Object(_) = node.value() else { return Some((node.one_or_many(), false)) };
     let mut fields = node.fields()?;
-    let (prefix, regex, present) = (fields.take("prefix"), fields.take("regex"), fields.take("present"));
+    let excluded = fields.require("not");
     fields.finish();
-    let given = [&prefix, &regex, &present].into_iter().flatten().count();
-    if given == 0 && *node.value() != Value::Object(Vec::new()) {
+    Some((excluded?.one_or_many(), true))
+}
+
+/// Reads a condition: a value, or `{prefix}`, `{regex}`, `{present}` or `{not}`. Reports each
+/// mistake at its place and then returns `None`. `trims`: whether white space around a value is no
+/// part of it.
+fn condition_of(node: &Node, trims: bool) -> Option<Condition> {
+    let Value::Object(entries) = node.value() else { return value_of(node, trims) };
+    let mut fields = node.fields()?;
+    let [prefix, regex, present, not] = ["prefix", "regex", "present", "not"].map(|key| fields.take(key));
+    fields.finish();
+    match (prefix, regex, present, not) {
+        (Some(node), None, None, None) => prefix_of(&node, trims, "write `present: true`"),
+        (None, Some(node), None, None) => regex_of(&node),
+        (None, None, Some(node), None) => node.flag().map(Condition::Present),
+        (None, None, None, Some(node)) => none_of(&node, trims),
         // All keys are unknown, and each has been reported.
-        return None;
-    }
-    match (prefix, regex, present) {
-        (Some(node), None, None) => prefix_of(&node, trims),
-        (None, Some(node), None) => regex_of(&node),
-        (None, None, Some(node)) => node.flag().map(Condition::Present),
+        (None, None, None, None) if !entries.is_empty() => None,
         _ => {
-            node.fail("expected `prefix`, `regex` or `present`, and one of them only");
+            node.fail("expected `prefix`, `regex`, `present` or `not`, and one of them only");
             None
         }
     }
 }
 
-fn prefix_of(node: &Node, trims: bool) -> Option<Condition> {
+/// Reads what `not` excludes: one value, `{prefix}` or `{regex}`, or a list.
+fn none_of(node: &Node, trims: bool) -> Option<Condition> {
+    let nodes = node.one_or_many();
+    if nodes.is_empty() {
+        node.fail("no value is listed");
+    }
+    let conditions: Vec<Option<Condition>> = nodes.iter().map(|node| value_of(node, trims)).collect();
+    Condition::none_of(conditions.into_iter().collect::<Option<_>>()?).ok()
+}
+
+fn value_of(node: &Node, trims: bool) -> Option<Condition> {
+    let Value::Object(entries) = node.value() else {
+        let text = node.scalar()?;
+        let value = if trims { text.trim_ascii() } else { &text };
+        return Some(Condition::Exact(value.as_bytes().into()));
+    };
+    let mut fields = node.fields()?;
+    let [prefix, regex] = ["prefix", "regex"].map(|key| fields.take(key));
+    fields.finish();
+    match (prefix, regex) {
+        (Some(node), None) => prefix_of(&node, trims, "so no other value is left"),
+        (None, Some(node)) => regex_of(&node),
+        (None, None) if !entries.is_empty() => None,
+        _ => {
+            node.fail("expected `prefix` or `regex`, and one of them only");
+            None
+        }
+    }
+}
+
+/// `hint`: what an empty prefix leads to.
+fn prefix_of(node: &Node, trims: bool, hint: &str) -> Option<Condition> {
     let text = node.scalar()?;
     let prefix = if trims { text.trim_ascii_start() } else { &text };
     if prefix.is_empty() {
         node.fail(match text.is_empty() {
-            true => "every value begins with an empty prefix, write `present: true`",
-            false => {
-                "white space around the value of a header is removed, and no value begins with it, \
-                 write `present: true` for any value"
-            }
+            true => format!("every value begins with an empty prefix, {hint}"),
+            false => format!(
+                "white space around the value of a header is removed, and no value begins with it, {hint}"
+            ),
         });
         return None;
     }
@@ -174,11 +208,13 @@ mod tests {
     /// Conditions, and whether one value fulfils each.
     type Fulfils = fn(&str) -> bool;
 
-    const CONDITIONS: [(&str, Fulfils); 4] = [
+    const CONDITIONS: [(&str, Fulfils); 6] = [
         (r#""a""#, |value| value == "a"),
         (r#""""#, |value| value.is_empty()),
         (r#"{"prefix": "a"}"#, |value| value.starts_with('a')),
         (r#"{"regex": "a+"}"#, |value| !value.is_empty() && value.chars().all(|letter| letter == 'a')),
+        (r#"{"not": "a"}"#, |value| value != "a"),
+        (r#"{"not": [{"prefix": "b"}, "", {"prefix": "b"}]}"#, |value| value.starts_with('a')),
     ];
 
     fn kind(key: &str) -> &'static ConditionKind {
@@ -208,7 +244,8 @@ mod tests {
             let sent = request(&values);
             for key in ["headers", "query"] {
                 for (condition, fulfils) in CONDITIONS {
-                    let holds = values.iter().any(|value| fulfils(value));
+                    let by_absence = values.is_empty() && condition.contains("not");
+                    let holds = by_absence || values.iter().any(|value| fulfils(value));
                     let is_certain = !values.is_empty() && values.iter().all(|value| fulfils(value));
                     prop_assert_eq!(check(key, condition, &sent), (holds, is_certain), "{} {}", key, condition);
                 }

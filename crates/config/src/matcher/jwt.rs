@@ -133,6 +133,12 @@ mod tests {
         assert_eq!(holds_and_certain(absent, &[none]), (true, true));
         assert_eq!(holds_and_certain(absent, &[none, free]), (true, false));
         assert_eq!(holds_and_certain(absent, &[free]), (false, false));
+        let not_free = r#"{"not": "free"}"#;
+        assert_eq!(holds_and_certain(not_free, &[pro]), (true, true));
+        assert_eq!(holds_and_certain(not_free, &[free]), (false, false));
+        for lines in [&[pro, free][..], &[free, pro], &[free, none], &[none], &[]] {
+            assert_eq!(holds_and_certain(not_free, lines), (true, false), "{lines:?}");
+        }
     }
 
     /// Envoy joins the lines of `authorization` by a comma, and its filter that verifies tokens
