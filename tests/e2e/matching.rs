@@ -183,6 +183,47 @@ fn a_named_segment_of_the_url_is_an_actor() {
     assert!(passes(&gateway, "/v2/x/eve", &user("ann")));
 }
 
+/// The whole address decides, in either spelling, and the header's beginning chooses nothing.
+#[test]
+fn networks_are_conditions_and_members_of_plans() {
+    let document = json!({
+        "plan": {"actor": "ip", "members": {"office": ["10.0.0.0/8", "2001:db8::/32"], "lab": ["10.1.0.0/16", "2001:db8::7"]}},
+        "limits": [
+            {"url": "/plan", "rules": [{"name": "plan", "algo": "W", "rpu": 1, "unit": "day",
+                "plans": {"office": {"rpu": 10}, "lab": {"rpu": 100}}}]},
+            {"url": "/in", "ip": ["10.0.0.0/8", "2001:db8::7"], "rules": [{"name": "in", "rpu": 0, "unit": "day"}]},
+            {"url": "/out", "ip": {"not": "10.0.0.0/8"}, "rules": [{"name": "out", "rpu": 0, "unit": "day"}]},
+        ],
+        "ip": {"trusted_hops": 1, "header": "x-client"},
+    });
+    let gateway = start(document);
+    let lines = |client: &str| format!("host: a\r\nx-client: 10.9.9.9\r\nx-client: {client}\r\n");
+    for (client, is_in, is_out) in [
+        ("10.1.2.3", true, false),
+        ("\"[::ffff:10.1.2.3]:80\"", true, false),
+        ("2001:db8::7", true, true),
+        ("2001:db8::8", false, true),
+        ("10.1.2.3, 11.0.0.1", false, true),
+    ] {
+        assert_eq!(passes(&gateway, "/in", &lines(client)), !is_in, "{client}");
+        assert_eq!(passes(&gateway, "/out", &lines(client)), !is_out, "{client}");
+    }
+    let policy = |client: &str| {
+        let request = format!("GET /plan HTTP/1.1\r\n{}\r\n", lines(client));
+        let answer = gateway.raw(request.as_bytes()).unwrap().unwrap();
+        answer.header("ratelimit-policy").unwrap_or_default().to_owned()
+    };
+    for (client, rpu) in [
+        ("10.1.2.3", 100),
+        ("10.2.0.1:99", 10),
+        ("[2001:db8::7]:9", 100),
+        ("2001:db8::8", 10),
+        ("11.0.0.1", 1),
+    ] {
+        assert!(policy(client).contains(&format!(";q={rpu};")), "{client}: {}", policy(client));
+    }
+}
+
 /// Proxies in front add lines; a client must not choose its address with a line of its own.
 #[test]
 fn an_address_list_in_several_lines_is_one_list() {

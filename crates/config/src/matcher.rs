@@ -3,11 +3,15 @@
 mod body_size;
 mod headers;
 mod hosts;
+mod ip;
 mod jwt;
 mod methods;
 mod property;
 mod query;
 
+pub(crate) use ip::network;
+
+use crate::actor::Scope;
 use diana_base::map::KeySet;
 use diana_document::{Node, Value, quoted};
 use diana_limiter::matcher::{Condition, Lookup, Matcher, Named};
@@ -18,13 +22,14 @@ pub struct ConditionKind {
     /// The key in a limit.
     pub key: &'static str,
     /// Reads the value at that key. Reports each mistake at its place and then returns `None`.
-    pub read: fn(Node, &mut Parts) -> Option<Box<dyn Matcher>>,
+    pub read: fn(Node, &mut Scope) -> Option<Box<dyn Matcher>>,
 }
 
 /// All kinds of condition.
 pub static KINDS: &[&ConditionKind] = &[
     &methods::KIND,
     &hosts::KIND,
+    &ip::KIND,
     &headers::KIND,
     &query::KIND,
     &jwt::KIND,
@@ -67,11 +72,13 @@ fn named(node: &Node, parts: &mut Parts, names: &Names) -> Option<Box<dyn Matche
     Some(Box::new(condition))
 }
 
-/// Reads what a kind lists: the items, and whether they are those of `{not: …}`.
-fn listed<'a>(node: &Node<'a>) -> Option<(Vec<Node<'a>>, bool)> {
+/// Reads what a kind lists: the items, and whether they are those of `{not: …}`. `of_ip`: keys that
+/// belong to `ip` at the top.
+fn listed<'a>(node: &Node<'a>, of_ip: &[&'static str]) -> Option<(Vec<Node<'a>>, bool)> {
     let Value::Object(_) = node.value() else { return Some((node.one_or_many(), false)) };
     let mut fields = node.fields()?;
     let excluded = fields.require("not");
+    fields.belong(of_ip, "to `ip` at the top, beside `limits`");
     fields.finish();
     Some((excluded?.one_or_many(), true))
 }
@@ -155,6 +162,7 @@ mod testing {
     //! Compiles conditions from JSON and evaluates them on requests made of values.
 
     use super::ConditionKind;
+    use crate::actor::{Scope, client_ip};
     use diana_document::{Error, Errors, Node};
     use diana_limiter::matcher::Matcher;
     use diana_limiter::request::{Part, Parts, Request, Values};
@@ -162,7 +170,8 @@ mod testing {
     fn compile(kind: &ConditionKind, json: &str) -> (Option<Box<dyn Matcher>>, Parts, Vec<String>) {
         let (value, errors) = (diana_document::parse(json.as_bytes()).unwrap(), Errors::default());
         let mut parts = Parts::default();
-        let matcher = (kind.read)(Node::root(&value, &errors), &mut parts);
+        let ip = client_ip(None, &mut parts);
+        let matcher = (kind.read)(Node::root(&value, &errors), &mut Scope { parts: &mut parts, ip: &ip });
         (matcher, parts, errors.into_vec().iter().map(Error::to_string).collect())
     }
 

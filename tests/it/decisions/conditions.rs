@@ -139,6 +139,42 @@ fn what_is_not_excluded_is_limited() {
     );
 }
 
+#[test]
+fn a_condition_may_be_on_the_networks_of_clients() {
+    let networks = r#""ip": ["10.0.0.0/8", "192.168.7.0/24", "2001:db8::7"]"#;
+    check(
+        &with(networks),
+        "0ms ip=10.1.2.3         GET / -> pass all=8
+         0ms ip=::ffff:10.1.2.3  GET / -> pass all=7
+         0ms ip=2001:db8::7      GET / -> pass all=6
+         0ms ip=2001:db8::8      GET / -> pass none
+         0ms ip=192.168.8.1      GET / -> pass none
+         0ms ip=pipe             GET / -> pass all=5",
+    );
+    check(
+        &freed_by(networks),
+        "0ms ip=::ffff:10.1.2.3  GET / -> pass none
+         0ms ip=2001:db8::8      GET / -> pass all=8
+         0ms ip=pipe             GET / -> pass all=7",
+    );
+    check(
+        &freed_by(r#""ip": {"not": "192.168.7.0/24"}"#),
+        "0ms ip=192.168.8.1      GET / -> pass none
+         0ms ip=192.168.7.1      GET / -> pass all=8
+         0ms ip=::ffff:c0a8:701  GET / -> pass all=7
+         0ms ip=pipe             GET / -> pass all=6",
+    );
+    // A client writes only the beginning of the header.
+    check(
+        r#"{"ip": {"trusted_hops": 1}, "limits": [
+            {"url": "/", "rules": [{"name": "all", "rpu": 9, "unit": "hour"}]},
+            {"url": "/", "ip": "10.0.0.0/8", "exclusive": true}]}"#,
+        "0ms ip=1.2.3.4 x-forwarded-for=10.0.0.1          GET / -> pass none
+         0ms ip=1.2.3.4 x-forwarded-for=10.0.0.1,5.6.7.8  GET / -> pass all=8
+         0ms ip=1.2.3.4                                   GET / -> pass all=7",
+    );
+}
+
 /// A client may add a line that claims the identity of somebody without a limit.
 #[test]
 fn one_header_line_frees_nobody() {

@@ -87,14 +87,14 @@ const KINDS: &[Kind] = &[
     },
     Kind { marks: &["leave one of them out"], apply: |hint| hint.without_each(&hint.all_words()[..2]) },
     Kind {
-        marks: &["leave `trusted_hops` and `header` out"],
-        apply: |hint| vec![hint.without(&["trusted_hops", "header"])],
-    },
-    Kind {
         marks: &["leave out either "],
         apply: |hint| vec![hint.without(&["adapt"]), hint.without(&["charge", "refund", "cost"])],
     },
     Kind { marks: &["leave `lease` or ", "leave `warm_up` or "], apply: |hint| hint.without_either() },
+    Kind {
+        marks: &["leave `trusted_hops` and `header` out"],
+        apply: |hint| vec![hint.without(&["trusted_hops", "header"])],
+    },
     Kind { marks: &["leave `actor` out"], apply: |hint| vec![hint.without(&["actor"])] },
     Kind {
         marks: &[
@@ -102,6 +102,7 @@ const KINDS: &[Kind] = &[
             "leave `body_size` out",
             "leave `headers` out",
             "leave `hosts` out",
+            "leave `ip` out",
             "leave `jwt` out",
             "leave `methods` out",
             "leave `property` out",

@@ -41,6 +41,7 @@ const REST: &[Key] = &[
 pub(super) const CONDITIONS: &[Key] = &[
     key("methods", "The methods of the limit. `GET` includes `HEAD`.", LISTED),
     key("hosts", "The hosts of the limit, without port; `*.example.org` is every subdomain.", LISTED),
+    key("ip", "The networks of the limit's clients, such as `10.0.0.0/8`.", LISTED).on("limits.md#ip"),
     key("headers", "Conditions by header. All conditions must hold.", BY_NAME)
         .on("limits.md#conditions-by-name"),
     key("query", "Conditions by query parameter, decoded.", BY_NAME).on("limits.md#conditions-by-name"),

@@ -2,6 +2,7 @@
 //! `{x-plan: free, x-debug: {present: false}}`.
 
 use super::{ConditionKind, Names, named};
+use crate::actor::Scope;
 use diana_document::Node;
 use diana_limiter::matcher::{Lines, Lookup, Matcher};
 use diana_limiter::request::Parts;
@@ -10,8 +11,8 @@ use diana_response::header_name;
 /// The kind `headers`.
 pub(super) static KIND: ConditionKind = ConditionKind { key: "headers", read };
 
-fn read(node: Node, parts: &mut Parts) -> Option<Box<dyn Matcher>> {
-    named(&node, parts, &Names { key: KIND.key, one: "header", read: header })
+fn read(node: Node, scope: &mut Scope) -> Option<Box<dyn Matcher>> {
+    named(&node, scope.parts, &Names { key: KIND.key, one: "header", read: header })
 }
 
 fn header(name: &str, node: &Node, parts: &mut Parts) -> Option<Box<dyn Lookup>> {

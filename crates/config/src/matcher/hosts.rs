@@ -2,21 +2,21 @@
 //! `{not: …}`.
 
 use super::{ConditionKind, listed};
+use crate::actor::Scope;
 use diana_document::{Node, quoted};
 use diana_limiter::matcher::{HostError, HostPattern, Hosts, Matcher};
-use diana_limiter::request::Parts;
 
 /// The kind `hosts`.
 pub(super) static KIND: ConditionKind = ConditionKind { key: "hosts", read };
 
-fn read(node: Node, parts: &mut Parts) -> Option<Box<dyn Matcher>> {
-    let (nodes, is_negated) = listed(&node)?;
+fn read(node: Node, scope: &mut Scope) -> Option<Box<dyn Matcher>> {
+    let (nodes, is_negated) = listed(&node, &[])?;
     if nodes.is_empty() {
         node.fail("no host is listed, leave `hosts` out to match them all");
     }
     let hosts: Vec<HostPattern> = nodes.iter().filter_map(host).collect();
     let is_complete = hosts.len() == nodes.len();
-    let condition = Hosts::new(hosts, parts).ok().filter(|_| is_complete)?;
+    let condition = Hosts::new(hosts, scope.parts).ok().filter(|_| is_complete)?;
     Some(Box::new(if is_negated { condition.negated() } else { condition }))
 }
 

@@ -2,6 +2,7 @@
 //! `{plan: free, realm.tenant: acme}`.
 
 use super::{ConditionKind, Names, named};
+use crate::actor::Scope;
 use crate::claims::claim_path;
 use diana_document::Node;
 use diana_limiter::matcher::{Claim, Lookup, Matcher};
@@ -10,8 +11,8 @@ use diana_limiter::request::Parts;
 /// The kind `jwt`.
 pub(super) static KIND: ConditionKind = ConditionKind { key: "jwt", read };
 
-fn read(node: Node, parts: &mut Parts) -> Option<Box<dyn Matcher>> {
-    named(&node, parts, &Names { key: KIND.key, one: "claim", read: claim })
+fn read(node: Node, scope: &mut Scope) -> Option<Box<dyn Matcher>> {
+    named(&node, scope.parts, &Names { key: KIND.key, one: "claim", read: claim })
 }
 
 fn claim(name: &str, node: &Node, parts: &mut Parts) -> Option<Box<dyn Lookup>> {

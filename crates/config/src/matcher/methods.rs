@@ -1,21 +1,22 @@
 //! The reader of `methods`: `[GET, POST]`, a single `GET`, or `{not: …}`.
 
 use super::{ConditionKind, listed};
+use crate::actor::Scope;
 use diana_document::{Node, quoted};
 use diana_limiter::matcher::{Matcher, Methods};
-use diana_limiter::request::{Parts, syntax::is_token};
+use diana_limiter::request::syntax::is_token;
 
 /// The kind `methods`.
 pub(super) static KIND: ConditionKind = ConditionKind { key: "methods", read };
 
-fn read(node: Node, parts: &mut Parts) -> Option<Box<dyn Matcher>> {
-    let (nodes, is_negated) = listed(&node)?;
+fn read(node: Node, scope: &mut Scope) -> Option<Box<dyn Matcher>> {
+    let (nodes, is_negated) = listed(&node, &[])?;
     if nodes.is_empty() {
         node.fail("no method is listed, leave `methods` out to match them all");
     }
     let methods: Vec<&str> = nodes.iter().filter_map(method).collect();
     let is_complete = methods.len() == nodes.len();
-    let condition = Methods::new(&methods, parts).ok().filter(|_| is_complete)?;
+    let condition = Methods::new(&methods, scope.parts).ok().filter(|_| is_complete)?;
     Some(Box::new(if is_negated { condition.negated() } else { condition }))
 }
 

@@ -7,6 +7,7 @@
 //!                    └ untrusted  └── 2 ──┘  └─ 1 ──┘      the client is 192.0.2.7
 //! ```
 
+use super::address::Network;
 use super::{ActorError, address};
 use crate::request::{Part, PartId, Parts, Request};
 use diana_base::narrowed;
@@ -162,19 +163,9 @@ impl Prefixes {
         if address.is_ipv4() { self.v4 } else { self.v6 }
     }
 
-    /// Appends the family and the prefix length, one byte each, then the masked address. Two
-    /// networks never have the same bytes.
+    /// Appends the key of the address's network: see [`Network::of_key`].
     pub(super) fn write(self, address: IpAddr, key: &mut Vec<u8>) {
-        match address::mask(address, self.v4, self.v6) {
-            IpAddr::V4(network) => {
-                key.extend([4, self.v4]);
-                key.extend(network.octets());
-            }
-            IpAddr::V6(network) => {
-                key.extend([6, self.v6]);
-                key.extend(network.octets());
-            }
-        }
+        Network::of(address, self.of(address)).write_key(key);
     }
 }
 
