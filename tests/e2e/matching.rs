@@ -240,6 +240,35 @@ fn an_address_list_in_several_lines_is_one_list() {
     assert!(!passes(&gateway, "/", &lines("203.0.113.3, 203.0.113.4")));
 }
 
+/// RFC 7239, in which an open quotation mark would reach to the end of the list.
+#[test]
+fn an_element_of_forwarded_is_the_client_whatever_stands_before_it() {
+    let gateway = start(json!({
+        "limits": [{"url": "/", "rules": once("ip", json!("ip"))}],
+        "ip": {"trusted_hops": 2, "header": "Forwarded"},
+    }));
+    let proxies = |own: &str, client: &str| {
+        format!(
+            "host: a\r\nforwarded: {own}, for={client};proto=https\r\nForwarded: for=\"[2001:db8::1]:80\";by=_p\r\n"
+        )
+    };
+    assert!(passes(&gateway, "/", &proxies("for=203.0.113.1", "192.0.2.1")));
+    for own in
+        ["for=203.0.113.2", "for=\"", "for=\"\\", "\"\"\"", "for=203.0.113.3, for=\"203.0.113.4", ",,;="]
+    {
+        assert!(!passes(&gateway, "/", &proxies(own, "192.0.2.1")), "{own}");
+        assert!(!passes(&gateway, "/", &proxies(own, "\"192.0.2.1:_x\"")), "{own}");
+        assert!(!passes(&gateway, "/", &proxies(own, "\"[::ffff:192.0.2.\\1]:9\"")), "{own}");
+    }
+    assert!(passes(&gateway, "/", &proxies("for=192.0.2.1", "192.0.2.2")));
+    // The gateway's own peer counts for all of these.
+    assert!(passes(&gateway, "/", &proxies("for=192.0.2.1", "unknown")));
+    for hidden in ["_hidden", "2001:db8::7", "192.0.2.3;for=192.0.2.4", "\"192.0.2.5\"x"] {
+        assert!(!passes(&gateway, "/", &proxies("for=192.0.2.1", hidden)), "{hidden}");
+    }
+    assert!(!passes(&gateway, "/", "host: a\r\n"));
+}
+
 /// It is unknown which of two lines a backend uses, so a request with differing lines is counted by
 /// address.
 #[test]

@@ -91,10 +91,6 @@ const KINDS: &[Kind] = &[
         apply: |hint| vec![hint.without(&["adapt"]), hint.without(&["charge", "refund", "cost"])],
     },
     Kind { marks: &["leave `lease` or ", "leave `warm_up` or "], apply: |hint| hint.without_either() },
-    Kind {
-        marks: &["leave `trusted_hops` and `header` out"],
-        apply: |hint| vec![hint.without(&["trusted_hops", "header"])],
-    },
     Kind { marks: &["leave `actor` out"], apply: |hint| vec![hint.without(&["actor"])] },
     Kind {
         marks: &[
