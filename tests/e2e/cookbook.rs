@@ -2,7 +2,7 @@
 //! configuration that their pages show.
 
 use crate::production::Files;
-use gateway::{Config, Gateway, root};
+use gateway::{Config, Gateway, Reply, Upstream, root};
 use rcgen::SanType;
 use serde_json::{Value, json};
 use std::fs;
@@ -147,6 +147,31 @@ fn only_listed_addresses_are_verified_bots() {
     assert!(unknown.contains("\"unverified-bots") && !unknown.contains("\"verified-bot"), "{unknown}");
     let verified = counted("192.0.2.9");
     assert!(verified.contains("\"verified-bot\";r=19") && !verified.contains("unverified"), "{verified}");
+}
+
+/// The recipe removes what would make a write of a read.
+#[test]
+fn no_read_becomes_a_write() {
+    let upstream = Upstream::start(|request| {
+        Reply::new(200, "").header("x-seen", request.header("x-http-method-override").unwrap_or("nothing"))
+    });
+    let upstream = upstream.unwrap();
+    let route = json!({
+        "match": {"prefix": "/"},
+        "route": {"cluster": "upstream"},
+        "request_headers_to_remove": part("writes", "request_headers_to_remove"),
+    });
+    let config =
+        Config { upstream: Some(upstream.address()), routes: vec![route], ..Config::new(document("writes")) };
+    let gateway = Gateway::start(config).unwrap();
+    let counted = |method: &str, user: &str| {
+        let headers = [("x-user-id", user), ("x-http-method-override", "DELETE")];
+        let answer = gateway.request(method, "/items", &headers, b"").unwrap();
+        assert_eq!(answer.header("x-seen"), Some("nothing"), "{method}");
+        answer.header("ratelimit").unwrap().contains("writes")
+    };
+    let methods = ["GET", "OPTIONS", "POST", "PROPFIND", "LOCK", "PUT"];
+    assert_eq!(methods.map(|method| counted(method, "ann")), [false, false, true, true, true, true]);
 }
 
 /// A partner's gateway: it carries requests to this address, each with the certificate whose

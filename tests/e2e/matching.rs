@@ -234,6 +234,47 @@ fn segments_with_a_type_are_told_apart() {
     assert!(passes(&gateway, "/DE/faq", plain));
 }
 
+/// The whole address decides, in either spelling, and the header's beginning chooses nothing.
+#[test]
+fn networks_are_conditions_and_members_of_plans() {
+    let document = json!({
+        "plan": {"actor": "ip", "members": {"office": ["10.0.0.0/8", "2001:db8::/32"], "lab": ["10.1.0.0/16", "2001:db8::7"]}},
+        "limits": [
+            {"url": "/plan", "rules": [{"name": "plan", "algo": "W", "rpu": 1, "unit": "day",
+                "plans": {"office": {"rpu": 10}, "lab": {"rpu": 100}}}]},
+            {"url": "/in", "ip": ["10.0.0.0/8", "2001:db8::7"], "rules": [{"name": "in", "rpu": 0, "unit": "day"}]},
+            {"url": "/out", "ip": {"not": "10.0.0.0/8"}, "rules": [{"name": "out", "rpu": 0, "unit": "day"}]},
+        ],
+        "ip": {"trusted_hops": 1, "header": "x-client"},
+    });
+    let gateway = start(document);
+    let lines = |client: &str| format!("host: a\r\nx-client: 10.9.9.9\r\nx-client: {client}\r\n");
+    for (client, is_in, is_out) in [
+        ("10.1.2.3", true, false),
+        ("\"[::ffff:10.1.2.3]:80\"", true, false),
+        ("2001:db8::7", true, true),
+        ("2001:db8::8", false, true),
+        ("10.1.2.3, 11.0.0.1", false, true),
+    ] {
+        assert_eq!(passes(&gateway, "/in", &lines(client)), !is_in, "{client}");
+        assert_eq!(passes(&gateway, "/out", &lines(client)), !is_out, "{client}");
+    }
+    let policy = |client: &str| {
+        let request = format!("GET /plan HTTP/1.1\r\n{}\r\n", lines(client));
+        let answer = gateway.raw(request.as_bytes()).unwrap().unwrap();
+        answer.header("ratelimit-policy").unwrap_or_default().to_owned()
+    };
+    for (client, rpu) in [
+        ("10.1.2.3", 100),
+        ("10.2.0.1:99", 10),
+        ("[2001:db8::7]:9", 100),
+        ("2001:db8::8", 10),
+        ("11.0.0.1", 1),
+    ] {
+        assert!(policy(client).contains(&format!(";q={rpu};")), "{client}: {}", policy(client));
+    }
+}
+
 /// Proxies in front add lines; a client must not choose its address with a line of its own.
 #[test]
 fn an_address_list_in_several_lines_is_one_list() {
@@ -248,6 +289,35 @@ fn an_address_list_in_several_lines_is_one_list() {
     assert!(passes(&gateway, "/", &lines("203.0.113.1")));
     assert!(!passes(&gateway, "/", &lines("203.0.113.2")));
     assert!(!passes(&gateway, "/", &lines("203.0.113.3, 203.0.113.4")));
+}
+
+/// RFC 7239, in which an open quotation mark would reach to the end of the list.
+#[test]
+fn an_element_of_forwarded_is_the_client_whatever_stands_before_it() {
+    let gateway = start(json!({
+        "limits": [{"url": "/", "rules": once("ip", json!("ip"))}],
+        "ip": {"trusted_hops": 2, "header": "Forwarded"},
+    }));
+    let proxies = |own: &str, client: &str| {
+        format!(
+            "host: a\r\nforwarded: {own}, for={client};proto=https\r\nForwarded: for=\"[2001:db8::1]:80\";by=_p\r\n"
+        )
+    };
+    assert!(passes(&gateway, "/", &proxies("for=203.0.113.1", "192.0.2.1")));
+    for own in
+        ["for=203.0.113.2", "for=\"", "for=\"\\", "\"\"\"", "for=203.0.113.3, for=\"203.0.113.4", ",,;="]
+    {
+        assert!(!passes(&gateway, "/", &proxies(own, "192.0.2.1")), "{own}");
+        assert!(!passes(&gateway, "/", &proxies(own, "\"192.0.2.1:_x\"")), "{own}");
+        assert!(!passes(&gateway, "/", &proxies(own, "\"[::ffff:192.0.2.\\1]:9\"")), "{own}");
+    }
+    assert!(passes(&gateway, "/", &proxies("for=192.0.2.1", "192.0.2.2")));
+    // The gateway's own peer counts for all of these.
+    assert!(passes(&gateway, "/", &proxies("for=192.0.2.1", "unknown")));
+    for hidden in ["_hidden", "2001:db8::7", "192.0.2.3;for=192.0.2.4", "\"192.0.2.5\"x"] {
+        assert!(!passes(&gateway, "/", &proxies("for=192.0.2.1", hidden)), "{hidden}");
+    }
+    assert!(!passes(&gateway, "/", "host: a\r\n"));
 }
 
 /// It is unknown which of two lines a backend uses, so a request with differing lines is counted by
@@ -389,6 +459,56 @@ fn the_case_of_a_method_evades_no_limit() {
     assert_eq!((query("/other"), query("/post")), (200, 429));
     let seen = seen.lock().unwrap().clone();
     assert_eq!(seen, ["post /other", "put /post", "POST /free", "PUT /verb", "QUERY /other"]);
+}
+
+/// Neither a rare method nor the case of a common one, over HTTP/1.1 and HTTP/2.
+#[test]
+fn what_a_limit_does_not_exclude_evades_it_in_no_spelling() {
+    let none = |name| json!([{"name": name, "rpu": 0, "unit": "hour"}]);
+    let gateway = start(json!({"limits": [
+        {"url": "/write", "methods": {"not": ["GET", "OPTIONS"]}, "rules": none("writes")},
+        {"url": "/host", "hosts": {"not": ["intern.example", "*.intern.example"]}, "rules": none("hosts")},
+        {"url": "/plan", "headers": {"x-plan": {"not": ["gold", {"prefix": "staff-"}]}}, "rules": none("plans")},
+        {"url": "/free", "rules": none("all")},
+        {"url": "/free", "methods": {"not": "POST"}, "exclusive": true},
+    ]}));
+    for (method, path, expected) in [
+        ("GET", "/write", true),
+        ("HEAD", "/write", true),
+        ("OPTIONS", "/write", true),
+        ("get", "/write", false),
+        ("Head", "/write", false),
+        ("PROPFIND", "/write", false),
+        ("QUERY", "/write", false),
+        ("post", "/write", false),
+        ("GET", "/free", true),
+        ("post", "/free", false),
+        ("POST", "/free", false),
+    ] {
+        assert_eq!(passes_over_http2(&gateway, method, path), expected, "{method} {path}");
+    }
+    for method in ["PROPFIND", "LOCK", "DELETE", "PURGE"] {
+        assert_eq!(gateway.request(method, "/write", &[], b"").unwrap().status, 429, "{method}");
+    }
+    for (lines, expected) in [
+        ("host: intern.example\r\n", true),
+        ("host: A.Intern.example.:8443\r\n", true),
+        ("host: intern.example..\r\n", false),
+        ("host: intern.example.evil.example\r\n", false),
+        ("host: evil.example\r\nx-forwarded-host: intern.example\r\n", false),
+    ] {
+        assert_eq!(passes(&gateway, "/host", lines), expected, "{lines}");
+    }
+    for (lines, expected) in [
+        ("x-plan: gold\r\n", true),
+        ("x-plan:\tstaff-7 \r\n", true),
+        ("x-plan: GOLD\r\n", false),
+        ("x-plan: gold\r\nX-Plan: free\r\n", false),
+        ("x-plan:\r\n", false),
+        ("", false),
+    ] {
+        assert_eq!(passes(&gateway, "/plan", &format!("host: a\r\n{lines}")), expected, "{lines}");
+    }
 }
 
 /// Envoy sends each hop of an internal redirect through all filters, with the hop's own path.

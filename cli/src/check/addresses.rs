@@ -118,7 +118,10 @@ fn counts_addresses(model: &Model) -> bool {
         let list = model.root.get(key).map(|list| list.get("members").unwrap_or(list));
         list.is_some_and(|list| list.items().iter().any(|member| member.text().is_some()))
     };
+    let by_plan = model.root.get("plan").and_then(|plan| plan.get("actor")).and_then(Value::text);
     model.enforced().any(|(_, rule)| rule.actors.iter().any(is_address))
+        || model.limits.iter().any(|limit| limit.conditions.iter().any(|it| it.kind == "ip"))
+        || by_plan.is_some_and(|actor| is_address(&actor.to_owned()))
         || model.root.get("inspect").is_some()
         || is_listed("allow")
         || is_listed("deny")

@@ -133,7 +133,8 @@ pub fn quotas(document: &Document, model: &Model, findings: &mut Findings) {
             _ => continue,
         };
         // A client has to fulfil all conditions: it chooses its method and its parameters.
-        let proofs = limit.conditions.iter().filter(|it| matches!(it.kind, "headers" | "jwt" | "property"));
+        let proofs =
+            limit.conditions.iter().filter(|it| matches!(it.kind, "ip" | "headers" | "jwt" | "property"));
         let proofs = proofs.filter(|it| it.json != r#"{"present":false}"#);
         let reasons: Option<Vec<(&Condition, String)>> =
             proofs.map(|it| Some((it, chain.why(it.kind, &it.name)?))).collect();

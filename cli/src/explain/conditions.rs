@@ -7,6 +7,7 @@ use crate::secrets::is_secret_of_request;
 use diana_config::matcher;
 use diana_document::Value;
 use diana_limiter::request::{claims, syntax};
+use std::net::IpAddr;
 
 /// A condition of a limit, on one name if its kind has names.
 pub struct Aspect {
@@ -50,9 +51,12 @@ impl Aspect {
         }
     }
 
-    /// What the request has, and what the condition expects.
-    pub fn reason(&self, incoming: &Incoming) -> String {
-        let found = self.found(incoming);
+    /// What the request of this client has, and what the condition expects.
+    pub fn reason(&self, incoming: &Incoming, client: Option<IpAddr>) -> String {
+        let found = match (self.key, client) {
+            ("ip", Some(client)) => vec![client.to_string()],
+            _ => self.found(incoming),
+        };
         let expected = match self.condition() {
             Some(condition) if self.is_secret() && get(condition, "present").is_none() => {
                 "another value".into()
@@ -63,6 +67,7 @@ impl Aspect {
         let what = match self.key {
             "methods" => "the method".to_owned(),
             "hosts" => "the host".to_owned(),
+            "ip" => "the client's address".to_owned(),
             "body_size" => "the size of the body".to_owned(),
             "headers" => format!("the header {}", self.quoted_name()),
             "query" => format!("the query parameter {}", self.quoted_name()),
@@ -141,6 +146,7 @@ fn expected(condition: &Value) -> String {
             (_, Some(regex), _) => format!("a value that matches {}", text(regex)),
             (_, _, Some(Value::Bool(true))) => "any value".into(),
             (_, _, Some(_)) => "none".into(),
+            _ if let Some(excluded) = of_key("not") => format!("anything but {}", expected(excluded)),
             _ => match (of_key("min"), of_key("max")) {
                 (Some(min), Some(max)) => format!("{} to {} bytes", text(min), text(max)),
                 (Some(min), None) => format!("at least {} bytes", text(min)),

@@ -11,6 +11,7 @@ use diana_limiter::cells::store::Memory;
 use diana_limiter::session::{Session, Worker};
 use miette::Result;
 use std::collections::BTreeMap;
+use std::net::IpAddr;
 
 /// How the limits of a document meet a request. Limits are named by their index in the document.
 pub struct Matched {
@@ -20,6 +21,8 @@ pub struct Matched {
     pub switched_off: Vec<usize>,
     /// All other limits.
     pub failing: Vec<Failing>,
+    /// The client's address, as the document finds it.
+    pub client: Option<IpAddr>,
 }
 
 /// A limit that does not match.
@@ -38,8 +41,10 @@ pub fn matched(document: &Document, incoming: &Incoming) -> Result<Matched> {
         let limit = |(at, limit): (usize, &Limit)| marked(limit.value, is_kept, at);
         document.limits.iter().enumerate().map(limit).collect::<Vec<Value>>()
     };
-    let applying = holding(marked(|key| is_matched(key) || key == "exclusive"), incoming)?;
-    let matching = holding(marked(is_matched), incoming)?;
+    let ip = document.get("ip");
+    let exclusive = marked(|key| is_matched(key) || key == "exclusive");
+    let (applying, client) = holding(exclusive, ip, incoming)?;
+    let (matching, _) = holding(marked(is_matched), ip, incoming)?;
     let switched_off: Vec<usize> = matching.into_iter().filter(|at| !applying.contains(at)).collect();
     let rest: Vec<(usize, &Limit)> = document
         .limits
@@ -60,7 +65,7 @@ pub fn matched(document: &Document, incoming: &Incoming) -> Result<Matched> {
             limits.push(marked_at(&value, |_| true, &limits));
         }
     }
-    let held = if limits.is_empty() { Vec::new() } else { holding(limits, incoming)? };
+    let held = if limits.is_empty() { Vec::new() } else { holding(limits, ip, incoming)?.0 };
     let mut held_by_place = vec![false; urls.len().saturating_add(conditions.len())];
     for at in held {
         held_by_place.get_mut(at).into_iter().for_each(|held| *held = true);
@@ -77,7 +82,7 @@ pub fn matched(document: &Document, incoming: &Incoming) -> Result<Matched> {
         url_matches: holds(place),
         failed: failed.remove(&limit).unwrap_or_default(),
     });
-    Ok(Matched { applying, switched_off, failing: failing.collect() })
+    Ok(Matched { applying, switched_off, failing: failing.collect(), client })
 }
 
 /// Whether the key decides which requests a limit matches.
@@ -101,15 +106,21 @@ fn marked_at(limit: &Value, is_kept: impl Fn(&str) -> bool, before: &[Value]) ->
     marked(limit, is_kept, before.len())
 }
 
-/// The numbers of the marked limits that apply to the request, in the order of their checks.
-fn holding(limits: Vec<Value>, incoming: &Incoming) -> Result<Vec<usize>> {
+/// The numbers of the marked limits that apply to the request, in the order of their checks, and
+/// the client's address.
+fn holding(
+    limits: Vec<Value>,
+    ip: Option<&Value>,
+    incoming: &Incoming,
+) -> Result<(Vec<usize>, Option<IpAddr>)> {
     let local = Value::Object(vec![("max_actors".into(), Value::Whole(1))]);
-    let document = Value::Object(vec![("limits".into(), Value::List(limits)), ("local".into(), local)]);
+    let keys = [("limits".into(), Value::List(limits)), ("local".into(), local)].into_iter();
+    let document = Value::Object(keys.chain(ip.map(|ip| ("ip".into(), ip.clone()))).collect());
     let policy = compile(&document)?.policy;
     let mut worker = Worker::new(policy.clone(), Memory::new(), &[0; 16]);
     let request = policy.request(&incoming.values);
     let (_, decision) = Session::start(&mut worker, &request, || incoming.start);
     let number = |name: &str| name.strip_prefix('m')?.parse().ok();
     let rules = decision.checks.iter().filter_map(|check| policy.rule(check.rule()));
-    Ok(rules.filter_map(|rule| number(rule.name())).collect())
+    Ok((rules.filter_map(|rule| number(rule.name())).collect(), policy.client(&request)))
 }

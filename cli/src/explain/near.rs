@@ -8,6 +8,7 @@ use super::visible::quoted;
 use diana_document::nearest;
 use diana_limiter::matcher::pattern::{Pattern, Segment};
 use diana_limiter::request::path::{Path, Readings};
+use std::net::IpAddr;
 
 /// The most limits that are listed.
 const MOST: usize = 10;
@@ -46,7 +47,11 @@ pub fn limits(
             false => url(limit, incoming),
         };
         if distance < Distance::Far || all {
-            near.push((distance, failing.limit, view(limit, reasons(failing, url, incoming))));
+            near.push((
+                distance,
+                failing.limit,
+                view(limit, reasons(failing, url, incoming, matched.client)),
+            ));
         }
     }
     near.sort_by_key(|(distance, at, _)| (*distance, *at));
@@ -68,8 +73,13 @@ fn switched_off(document: &Document, matched: &Matched) -> String {
     }
 }
 
-fn reasons(failing: &Failing, url: Option<String>, incoming: &Incoming) -> Vec<String> {
-    let conditions = failing.failed.iter().map(|aspect| aspect.reason(incoming));
+fn reasons(
+    failing: &Failing,
+    url: Option<String>,
+    incoming: &Incoming,
+    client: Option<IpAddr>,
+) -> Vec<String> {
+    let conditions = failing.failed.iter().map(|aspect| aspect.reason(incoming, client));
     url.into_iter().chain(conditions).collect()
 }
 

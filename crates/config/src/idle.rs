@@ -20,8 +20,8 @@ struct ComparedRule<'a> {
 
 /// One warning for each rule that can never refuse; `nodes` are the places of the limits.
 ///
-/// Both rules must be enforced for everybody, have no overrides, plans, lease or adaptive limit,
-/// and count the same actor at the same cost in the same scope. The other rule must apply whenever
+/// Both rules must be enforced for everybody, have no overrides, plans or lease and no limit that
+/// moves or comes with the request, and count the same actor at the same cost in the same scope. The other rule must apply whenever
 /// this one does: its limit is the same, or a less specific one without conditions whose patterns
 /// contain this one's, and no `exclusive` limit can switch it off alone.
 /// [`Parameters::covers`](diana_limiter::algorithm::Parameters::covers) compares how much the two
@@ -31,7 +31,8 @@ pub(super) fn warnings(nodes: &[Node], limits: &[LimitDraft]) -> Vec<Error> {
     for (node, limit) in nodes.iter().zip(limits) {
         for (index, rule) in limit.rules.iter().enumerate() {
             let leases = rule.on_error.is_some() && rule.quota.lease() > 0;
-            let is_plain = rule.overrides.is_empty() && rule.plans.is_empty() && rule.adaptive.is_none();
+            let is_plain = rule.overrides.is_empty() && rule.plans.is_empty();
+            let is_plain = is_plain && rule.adaptive.is_none() && rule.limit_source.is_none();
             if rule.enforce == Enforce::EVERYBODY && is_plain && !leases {
                 let parameters = rule.quota.parameters();
                 candidates.push(ComparedRule { limit, node, index, rule, parameters });

@@ -1,8 +1,9 @@
 //! `inspect`: the path below which operators read and reset the counts of actors, and who may.
 
 use super::claims::claim_path;
+use super::matcher::network;
 use diana_document::{Node, Value};
-use diana_limiter::actor::address::Network;
+use diana_limiter::actor::address::{Network, Networks};
 use diana_limiter::cells::table::Hasher;
 use std::fmt;
 use std::net::IpAddr;
@@ -28,7 +29,7 @@ pub struct InspectOptions {
     /// Begins with `/` and does not end with it.
     path: Box<str>,
     tokens: Vec<Token>,
-    allow: Vec<Network>,
+    allow: Networks,
     /// Whether workers count which actors are refused and charged most.
     pub top: bool,
     /// The claim that names a customer whose actor is hidden.
@@ -61,11 +62,7 @@ impl InspectOptions {
     /// Whether clients with this address may ask.
     #[must_use]
     pub fn allows(&self, client: IpAddr) -> bool {
-        let holds = |network: &Network| {
-            let first = network.first();
-            first.is_ipv4() == client.is_ipv4() && Network::of(client, network.prefix()).first() == first
-        };
-        self.allow.iter().any(holds)
+        self.allow.place(client).is_some()
     }
 
     /// The token in the value of `authorization`. The time of the comparison depends only on the
@@ -87,7 +84,7 @@ impl InspectOptions {
     /// secrets and take no part.
     pub(super) fn canonical_hash(&self) -> u64 {
         let tokens = Hasher::of_all(self.tokens.iter().map(|token| (&token.name, token.only_reads)));
-        let allow = Hasher::of_all(self.allow.iter().map(ToString::to_string));
+        let allow = Hasher::of_all(self.allow.iter().map(|network| network.to_string()));
         Hasher::of(&(&self.path, allow, tokens, (self.top, &self.customer)))
     }
 }
@@ -127,7 +124,7 @@ pub(super) fn compile(node: Node) -> Option<InspectOptions> {
     let top = fields.take("top").map_or(Some((false, None)), |node| top(&node));
     fields.finish();
     let (top, customer) = top?;
-    Some(InspectOptions { path: path?, tokens: tokens?, allow: allow?, top, customer })
+    Some(InspectOptions { path: path?, tokens: tokens?, allow: Networks::new(allow?), top, customer })
 }
 
 /// Whether actors are ranked, and the claim that names customers.
@@ -201,12 +198,5 @@ fn networks(node: &Node) -> Option<Vec<Network>> {
     if networks.is_empty() {
         node.fail("with an empty list nobody may ask: leave out `inspect`");
     }
-    let network = |node: Node| match Network::parse(node.text()?) {
-        Ok(network) => Some(network),
-        Err(why) => {
-            node.fail(why);
-            None
-        }
-    };
-    networks.into_iter().map(network).collect()
+    networks.iter().map(network).collect()
 }

@@ -24,7 +24,7 @@ pub(super) fn compile(node: Node, reader: &mut rule::Reader, scope: &mut Scope) 
     let (mut conditions, mut canonical_form, mut complete) = (Vec::new(), String::new(), true);
     for kind in KINDS {
         if let Some(node) = fields.take(kind.key) {
-            match (kind.read)(node, scope.parts) {
+            match (kind.read)(node, scope) {
                 Some(condition) => {
                     canonical_form.extend([" | ", &condition.canonical_form(scope.parts)]);
                     conditions.push(condition);

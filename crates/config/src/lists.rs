@@ -2,8 +2,9 @@
 
 use super::actor::{Actors, Scope};
 use super::keys::DENY_KEYS;
+use super::matcher::network;
 use diana_document::{Node, Value};
-use diana_limiter::actor::{address::Network, parse_key};
+use diana_limiter::actor::parse_key;
 use diana_limiter::policy::{List, Member};
 use diana_response::ResponseOverride;
 
@@ -12,10 +13,7 @@ pub(super) fn compile(node: Option<Node>, actors: &Actors, scope: &mut Scope) ->
     let mut members = Vec::new();
     for node in node.and_then(|node| node.list()).unwrap_or_default() {
         match node.value() {
-            Value::Text(text) => match Network::parse(text) {
-                Ok(network) => members.push(Member::Network(network)),
-                Err(why) => node.fail(why),
-            },
+            Value::Text(_) => members.extend(network(&node).map(Member::Network)),
             Value::Object(entries) if entries.is_empty() => {
                 node.fail("expected an actor and its value, as in `{user: mallory}`");
             }

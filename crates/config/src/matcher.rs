@@ -3,11 +3,15 @@
 mod body_size;
 mod headers;
 mod hosts;
+mod ip;
 mod jwt;
 mod methods;
 mod property;
 mod query;
 
+pub(crate) use ip::network;
+
+use crate::actor::Scope;
 use diana_base::map::KeySet;
 use diana_document::{Node, Value, quoted};
 use diana_limiter::matcher::{Condition, Lookup, Matcher, Named};
@@ -18,13 +22,14 @@ pub struct ConditionKind {
     /// The key in a limit.
     pub key: &'static str,
     /// Reads the value at that key. Reports each mistake at its place and then returns `None`.
-    pub read: fn(Node, &mut Parts) -> Option<Box<dyn Matcher>>,
+    pub read: fn(Node, &mut Scope) -> Option<Box<dyn Matcher>>,
 }
 
 /// All kinds of condition.
 pub static KINDS: &[&ConditionKind] = &[
     &methods::KIND,
     &hosts::KIND,
+    &ip::KIND,
     &headers::KIND,
     &query::KIND,
     &jwt::KIND,
@@ -67,43 +72,79 @@ fn named(node: &Node, parts: &mut Parts, names: &Names) -> Option<Box<dyn Matche
     Some(Box::new(condition))
 }
 
-/// Reads a condition: a value, or `{prefix}`, `{regex}` or `{present}`. Reports each mistake at its
-/// place and then returns `None`. `trims`: whether white space around a value is no part of it.
-fn condition_of(node: &Node, trims: bool) -> Option<Condition> {
-    if !matches!(node.value(), Value::Object(_)) {
-        let text = node.scalar()?;
-        let value = if trims { text.trim_ascii() } else { &text };
-        return Some(Condition::Exact(value.as_bytes().into()));
-    }
+/// Reads what a kind lists: the items, and whether they are those of `{not: …}`. `of_ip`: keys that
+/// belong to `ip` at the top.
+fn listed<'a>(node: &Node<'a>, of_ip: &[&'static str]) -> Option<(Vec<Node<'a>>, bool)> {
+    let Value::Object(_) = node.value() else { return Some((node.one_or_many(), false)) };
     let mut fields = node.fields()?;
-    let (prefix, regex, present) = (fields.take("prefix"), fields.take("regex"), fields.take("present"));
+    let excluded = fields.require("not");
+    fields.belong(of_ip, "to `ip` at the top, beside `limits`");
     fields.finish();
-    let given = [&prefix, &regex, &present].into_iter().flatten().count();
-    if given == 0 && *node.value() != Value::Object(Vec::new()) {
+    Some((excluded?.one_or_many(), true))
+}
+
+/// Reads a condition: a value, or `{prefix}`, `{regex}`, `{present}` or `{not}`. Reports each
+/// mistake at its place and then returns `None`. `trims`: whether white space around a value is no
+/// part of it.
+fn condition_of(node: &Node, trims: bool) -> Option<Condition> {
+    let Value::Object(entries) = node.value() else { return value_of(node, trims) };
+    let mut fields = node.fields()?;
+    let [prefix, regex, present, not] = ["prefix", "regex", "present", "not"].map(|key| fields.take(key));
+    fields.finish();
+    match (prefix, regex, present, not) {
+        (Some(node), None, None, None) => prefix_of(&node, trims, "write `present: true`"),
+        (None, Some(node), None, None) => regex_of(&node),
+        (None, None, Some(node), None) => node.flag().map(Condition::Present),
+        (None, None, None, Some(node)) => none_of(&node, trims),
         // All keys are unknown, and each has been reported.
-        return None;
-    }
-    match (prefix, regex, present) {
-        (Some(node), None, None) => prefix_of(&node, trims),
-        (None, Some(node), None) => regex_of(&node),
-        (None, None, Some(node)) => node.flag().map(Condition::Present),
+        (None, None, None, None) if !entries.is_empty() => None,
         _ => {
-            node.fail("expected `prefix`, `regex` or `present`, and one of them only");
+            node.fail("expected `prefix`, `regex`, `present` or `not`, and one of them only");
             None
         }
     }
 }
 
-fn prefix_of(node: &Node, trims: bool) -> Option<Condition> {
+/// Reads what `not` excludes: one value, `{prefix}` or `{regex}`, or a list.
+fn none_of(node: &Node, trims: bool) -> Option<Condition> {
+    let nodes = node.one_or_many();
+    if nodes.is_empty() {
+        node.fail("no value is listed");
+    }
+    let conditions: Vec<Option<Condition>> = nodes.iter().map(|node| value_of(node, trims)).collect();
+    Condition::none_of(conditions.into_iter().collect::<Option<_>>()?).ok()
+}
+
+fn value_of(node: &Node, trims: bool) -> Option<Condition> {
+    let Value::Object(entries) = node.value() else {
+        let text = node.scalar()?;
+        let value = if trims { text.trim_ascii() } else { &text };
+        return Some(Condition::Exact(value.as_bytes().into()));
+    };
+    let mut fields = node.fields()?;
+    let [prefix, regex] = ["prefix", "regex"].map(|key| fields.take(key));
+    fields.finish();
+    match (prefix, regex) {
+        (Some(node), None) => prefix_of(&node, trims, "so no other value is left"),
+        (None, Some(node)) => regex_of(&node),
+        (None, None) if !entries.is_empty() => None,
+        _ => {
+            node.fail("expected `prefix` or `regex`, and one of them only");
+            None
+        }
+    }
+}
+
+/// `hint`: what an empty prefix leads to.
+fn prefix_of(node: &Node, trims: bool, hint: &str) -> Option<Condition> {
     let text = node.scalar()?;
     let prefix = if trims { text.trim_ascii_start() } else { &text };
     if prefix.is_empty() {
         node.fail(match text.is_empty() {
-            true => "every value begins with an empty prefix, write `present: true`",
-            false => {
-                "white space around the value of a header is removed, and no value begins with it, \
-                 write `present: true` for any value"
-            }
+            true => format!("every value begins with an empty prefix, {hint}"),
+            false => format!(
+                "white space around the value of a header is removed, and no value begins with it, {hint}"
+            ),
         });
         return None;
     }
@@ -121,6 +162,7 @@ mod testing {
     //! Compiles conditions from JSON and evaluates them on requests made of values.
 
     use super::ConditionKind;
+    use crate::actor::{Scope, client_ip};
     use diana_document::{Error, Errors, Node};
     use diana_limiter::matcher::Matcher;
     use diana_limiter::request::{Part, Parts, Request, Values};
@@ -128,7 +170,8 @@ mod testing {
     fn compile(kind: &ConditionKind, json: &str) -> (Option<Box<dyn Matcher>>, Parts, Vec<String>) {
         let (value, errors) = (diana_document::parse(json.as_bytes()).unwrap(), Errors::default());
         let mut parts = Parts::default();
-        let matcher = (kind.read)(Node::root(&value, &errors), &mut parts);
+        let ip = client_ip(None, &mut parts);
+        let matcher = (kind.read)(Node::root(&value, &errors), &mut Scope { parts: &mut parts, ip: &ip });
         (matcher, parts, errors.into_vec().iter().map(Error::to_string).collect())
     }
 
@@ -174,11 +217,13 @@ mod tests {
     /// Conditions, and whether one value fulfils each.
     type Fulfils = fn(&str) -> bool;
 
-    const CONDITIONS: [(&str, Fulfils); 4] = [
+    const CONDITIONS: [(&str, Fulfils); 6] = [
         (r#""a""#, |value| value == "a"),
         (r#""""#, |value| value.is_empty()),
         (r#"{"prefix": "a"}"#, |value| value.starts_with('a')),
         (r#"{"regex": "a+"}"#, |value| !value.is_empty() && value.chars().all(|letter| letter == 'a')),
+        (r#"{"not": "a"}"#, |value| value != "a"),
+        (r#"{"not": [{"prefix": "b"}, "", {"prefix": "b"}]}"#, |value| value.starts_with('a')),
     ];
 
     fn kind(key: &str) -> &'static ConditionKind {
@@ -208,7 +253,8 @@ mod tests {
             let sent = request(&values);
             for key in ["headers", "query"] {
                 for (condition, fulfils) in CONDITIONS {
-                    let holds = values.iter().any(|value| fulfils(value));
+                    let by_absence = values.is_empty() && condition.contains("not");
+                    let holds = by_absence || values.iter().any(|value| fulfils(value));
                     let is_certain = !values.is_empty() && values.iter().all(|value| fulfils(value));
                     prop_assert_eq!(check(key, condition, &sent), (holds, is_certain), "{} {}", key, condition);
                 }

@@ -6,9 +6,11 @@ use super::global_rule;
 use super::headroom::never_admits;
 use super::keys::RULE_KEYS;
 use super::limit_source::refuse_in_change;
+use super::matcher::network;
 use super::quota::{TimeBase, Weight, quota};
 use diana_base::map::KeyMap;
 use diana_document::{Error, Fields, Node, Value, one_of, quoted};
+use diana_limiter::actor::address::{Network, Networks};
 use diana_limiter::actor::{NamedActor, parse_key};
 use diana_limiter::policy::{MAX_PLANS, PlanId, PlanSource, Quota};
 
@@ -29,6 +31,8 @@ pub(super) struct Plans<'a> {
     names: Vec<String>,
     /// The plan of each listed value of the actor. `None`: the actor's value is the plan's name.
     members: Option<KeyMap<PlanId>>,
+    /// The members that are networks, in the order of `members`.
+    networks: Vec<Network>,
     /// Whether a rule has plans.
     is_used: bool,
     /// About plans that count apart, or never admit a request.
@@ -49,6 +53,7 @@ impl<'a> Plans<'a> {
             actor: None,
             names: Vec::new(),
             members: None,
+            networks: Vec::new(),
             is_used: false,
             warnings: Vec::new(),
         };
@@ -84,15 +89,17 @@ impl<'a> Plans<'a> {
                 continue;
             };
             for value in node.one_or_many() {
-                let Some(text) = value.text() else { continue };
-                match parse_key(std::slice::from_ref(named), text) {
-                    Ok(key) => match values.get(&key) {
-                        Some(other) if *other != plan => {
-                            value.fail(format!("{} is a member of another plan already", quoted(text)));
-                        }
-                        _ => _ = values.insert(&key, plan),
-                    },
-                    Err(why) => value.fail(why),
+                let Some((key, network)) = member(named, &value) else { continue };
+                match values.get(&key) {
+                    Some(other) if *other != plan => {
+                        let text = value.text().unwrap_or_default();
+                        value.fail(format!("{} is a member of another plan already", quoted(text)));
+                    }
+                    Some(_) => {}
+                    None => {
+                        values.insert(&key, plan);
+                        self.networks.extend(network);
+                    }
                 }
             }
         }
@@ -175,7 +182,7 @@ impl<'a> Plans<'a> {
 
     /// What the policy needs; `None` if no rule has plans.
     pub(super) fn source(self) -> Option<PlanSource> {
-        let Plans { actor, names, members, is_used, .. } = self;
+        let Plans { actor, names, members, networks, is_used, .. } = self;
         let actor = actor.filter(|_| is_used)?;
         let of_names = || {
             let mut values = KeyMap::default();
@@ -188,8 +195,20 @@ impl<'a> Plans<'a> {
             values
         };
         let values = members.unwrap_or_else(of_names);
-        Some(PlanSource { actor, names, values })
+        Some(PlanSource { actor, names, values, networks: Networks::new(networks) })
     }
+}
+
+/// Reads a member: its key, and the network if the actor's values are addresses, which then count
+/// as a whole.
+fn member(named: &NamedActor, node: &Node) -> Option<(Vec<u8>, Option<Network>)> {
+    if named.actor().is_address() {
+        let (network, mut key) = (network(node)?, Vec::new());
+        network.write_key(&mut key);
+        return Some((key, Some(network)));
+    }
+    let key = parse_key(std::slice::from_ref(named), node.text()?).map_err(|why| node.fail(why)).ok()?;
+    Some((key, None))
 }
 
 /// `unlimited`, which is `Some(None)`, or what is different for the plan.

@@ -121,7 +121,7 @@ pub(super) fn compile(
         Some(node) => reader.plans.rule(&node, &fields, (kind, weight), global.as_ref(), &mut time_base),
         None => Some(Vec::new()),
     };
-    fields.belong(&["response"], "to the limit, beside `rules`, or at the top, beside `limits`");
+    fields.belong(&["ip", "response"], "to the limit, beside `rules`, or at the top, beside `limits`");
     fields.belong(LIMIT_KEYS, "to the limit, beside `rules`");
     fields.belong(TOP_KEYS, "at the top, beside `limits`");
     fields.finish();
@@ -203,6 +203,20 @@ fn action(node: &Node, actors: Option<&[NamedActor]>) -> Option<Missing> {
     Some(missing)
 }
 
+/// The key of an override, whose addresses are those that the rule counts.
+fn key_of_override(actors: &[NamedActor], value: &str, node: &Node) -> Option<Vec<u8>> {
+    let fail = |why: String| {
+        let is_network = value.contains('/') && actors.iter().any(|named| named.actor().is_address());
+        node.fail(match is_network {
+            true => format!(
+                "{why}; a plan has networks, as in `plan: {{actor: ip, members: {{office: [10.0.0.0/8]}}}}`"
+            ),
+            false => why,
+        });
+    };
+    parse_key(actors, value).map_err(fail).ok()
+}
+
 /// How the rule counts the actors that `overrides` names by value.
 fn overrides(
     node: &Node,
@@ -220,7 +234,7 @@ fn overrides(
         node.fail("an empty object changes nothing: leave `overrides` out");
     }
     for (value, node) in entries {
-        let key = actors.and_then(|actors| parse_key(actors, value).map_err(|why| node.fail(why)).ok());
+        let key = actors.and_then(|actors| key_of_override(actors, value, &node));
         let fields = match node.value() {
             Value::Object(_) => node.fields(),
             _ => node.expected("what is different for it, such as `{rpu: 100}`"),

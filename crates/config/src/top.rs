@@ -114,7 +114,7 @@ pub(super) fn is_wrapped(entries: &[(String, Value)]) -> bool {
 
 /// Whether the document is one limit, even if its keys are misspelt.
 pub(super) fn is_limit(entries: &[(String, Value)]) -> bool {
-    let known: Vec<&str> = TOP_KEYS.iter().chain(["headers"].iter()).chain(LIMIT_KEYS).copied().collect();
+    let known: Vec<&str> = TOP_KEYS.iter().chain(&["headers", "ip"]).chain(LIMIT_KEYS).copied().collect();
     // A limit has fewer keys than these.
     let near: Vec<&str> =
         entries.iter().take(known.len()).filter_map(|(key, _)| nearest(key, &known)).collect();

@@ -9,6 +9,7 @@
 pub mod address;
 mod client_ip;
 mod cookie;
+mod forwarded;
 mod header;
 mod host;
 pub mod ip;

@@ -8,6 +8,7 @@
 mod body_size;
 mod condition;
 mod hosts;
+mod ip;
 mod jwt;
 mod lines;
 mod methods;
@@ -19,6 +20,7 @@ pub(crate) mod tree;
 pub use body_size::BodySize;
 pub use condition::{Condition, ConditionError, Matcher};
 pub use hosts::{HostError, HostPattern, Hosts};
+pub use ip::ClientNetworks;
 pub use jwt::Claim;
 pub use lines::Lines;
 pub use methods::Methods;

@@ -79,6 +79,102 @@ fn head_is_get_without_the_body() {
     );
 }
 
+/// However a client spells, repeats or hides what the limit excludes.
+#[test]
+fn what_is_not_excluded_is_limited() {
+    check(
+        &with(r#""methods": {"not": ["GET", "OPTIONS"]}"#),
+        "0ms GET      / -> pass none
+         0ms HEAD     / -> pass none
+         0ms OPTIONS  / -> pass none
+         0ms PROPFIND / -> pass all=8
+         0ms QUERY    / -> pass all=7
+         0ms get      / -> pass all=6
+         0ms hEAD     / -> pass all=5",
+    );
+    check(
+        &freed_by(r#""methods": {"not": "POST"}"#),
+        "0ms GET  / -> pass none
+         0ms post / -> pass all=8
+         0ms POST / -> pass all=7",
+    );
+    check(
+        &with(r#""hosts": {"not": "intern.example"}"#),
+        "0ms host=intern.example     GET / -> pass none
+         0ms host=Intern.example.:80 GET / -> pass none
+         0ms host=a.intern.example   GET / -> pass all=8
+         0ms host=intern.example..   GET / -> pass all=7
+         0ms                         GET / -> pass all=6",
+    );
+    check(
+        &freed_by(r#""hosts": {"not": "api.example"}"#),
+        "0ms host=www.example    GET / -> pass none
+         0ms host=api.example    GET / -> pass all=8
+         0ms host=x@api.example  GET / -> pass all=7
+         0ms host=api.example..  GET / -> pass all=6
+         0ms                     GET / -> pass all=5",
+    );
+    check(
+        &with(r#""headers": {"x-plan": {"not": ["gold", {"prefix": "staff-"}]}}"#),
+        "0ms x-plan=gold               GET / -> pass none
+         0ms x-plan=staff-7            GET / -> pass none
+         0ms x-plan=gold x-plan=gold   GET / -> pass none
+         0ms x-plan=Gold               GET / -> pass all=8
+         0ms x-plan=gold x-plan=free   GET / -> pass all=7
+         0ms x-plan=                   GET / -> pass all=6
+         0ms                           GET / -> pass all=5",
+    );
+    check(
+        &freed_by(r#""headers": {"x-plan": {"not": "free"}}"#),
+        "0ms x-plan=gold             GET / -> pass none
+         0ms x-plan=gold x-plan=free GET / -> pass all=8
+         0ms x-plan=free             GET / -> pass all=7
+         0ms                         GET / -> pass all=6",
+    );
+    check(
+        &with(r#""query": {"format": {"not": "csv"}}"#),
+        "0ms GET /?format=c%73v             -> pass none
+         0ms GET /?format=csv&format=xml -> pass all=8
+         0ms GET /?Format=csv            -> pass all=7",
+    );
+}
+
+#[test]
+fn a_condition_may_be_on_the_networks_of_clients() {
+    let networks = r#""ip": ["10.0.0.0/8", "192.168.7.0/24", "2001:db8::7"]"#;
+    check(
+        &with(networks),
+        "0ms ip=10.1.2.3         GET / -> pass all=8
+         0ms ip=::ffff:10.1.2.3  GET / -> pass all=7
+         0ms ip=2001:db8::7      GET / -> pass all=6
+         0ms ip=2001:db8::8      GET / -> pass none
+         0ms ip=192.168.8.1      GET / -> pass none
+         0ms ip=pipe             GET / -> pass all=5",
+    );
+    check(
+        &freed_by(networks),
+        "0ms ip=::ffff:10.1.2.3  GET / -> pass none
+         0ms ip=2001:db8::8      GET / -> pass all=8
+         0ms ip=pipe             GET / -> pass all=7",
+    );
+    check(
+        &freed_by(r#""ip": {"not": "192.168.7.0/24"}"#),
+        "0ms ip=192.168.8.1      GET / -> pass none
+         0ms ip=192.168.7.1      GET / -> pass all=8
+         0ms ip=::ffff:c0a8:701  GET / -> pass all=7
+         0ms ip=pipe             GET / -> pass all=6",
+    );
+    // A client writes only the beginning of the header.
+    check(
+        r#"{"ip": {"trusted_hops": 1}, "limits": [
+            {"url": "/", "rules": [{"name": "all", "rpu": 9, "unit": "hour"}]},
+            {"url": "/", "ip": "10.0.0.0/8", "exclusive": true}]}"#,
+        "0ms ip=1.2.3.4 x-forwarded-for=10.0.0.1          GET / -> pass none
+         0ms ip=1.2.3.4 x-forwarded-for=10.0.0.1,5.6.7.8  GET / -> pass all=8
+         0ms ip=1.2.3.4                                   GET / -> pass all=7",
+    );
+}
+
 /// A client may add a line that claims the identity of somebody without a limit.
 #[test]
 fn one_header_line_frees_nobody() {

@@ -58,6 +58,30 @@ fn a_client_that_changes_its_plan_gets_no_more_than_the_larger_quota() {
     }
 }
 
+/// Mixed prefixes of both families, of which the longest decides, by whole addresses.
+#[test]
+fn a_network_has_a_plan() {
+    let json = r#"{"plan": {"actor": "ip", "members": {
+            "office": ["10.0.0.0/8", "192.168.7.9", "2001:db8::/32"], "lab": ["10.1.0.0/16", "2001:db8::1:7"],
+            "nobody": "10.1.2.0/24"}},
+        "limits": [{"url": "/", "rules": [{"name": "r", "actor": "ip", "algo": "W", "rpu": 2, "unit": "day",
+            "plans": {"office": {"rpu": 20}, "lab": {"rpu": 100}, "nobody": {}}}]}]}"#;
+    check(
+        json,
+        "0ms ip=10.2.3.4           GET / -> pass r=19
+         0ms ip=::ffff:10.2.3.4    GET / -> pass r=18
+         0ms ip=192.168.7.9        GET / -> pass r=19
+         0ms ip=192.168.7.8        GET / -> pass r=1
+         0ms ip=10.1.3.4           GET / -> pass r=99
+         0ms ip=10.1.2.4           GET / -> pass r=1
+         0ms ip=2001:db8::1:8      GET / -> pass r=19
+         0ms ip=2001:db8::1:7      GET / -> pass r=98
+         0ms ip=2001:db8::1:8      GET / -> pass r=17
+         0ms ip=2001:db9::1        GET / -> pass r=1
+         0ms ip=pipe               GET / -> pass r=1",
+    );
+}
+
 /// What one plan used is used for the other.
 #[test]
 fn the_quotas_of_two_plans_do_not_add_up_whatever_requests_cost() {

@@ -87,10 +87,6 @@ const KINDS: &[Kind] = &[
     },
     Kind { marks: &["leave one of them out"], apply: |hint| hint.without_each(&hint.all_words()[..2]) },
     Kind {
-        marks: &["leave `trusted_hops` and `header` out"],
-        apply: |hint| vec![hint.without(&["trusted_hops", "header"])],
-    },
-    Kind {
         marks: &["leave out either "],
         apply: |hint| vec![hint.without(&["adapt"]), hint.without(&["charge", "refund", "cost"])],
     },
@@ -102,6 +98,7 @@ const KINDS: &[Kind] = &[
             "leave `body_size` out",
             "leave `headers` out",
             "leave `hosts` out",
+            "leave `ip` out",
             "leave `jwt` out",
             "leave `methods` out",
             "leave `property` out",

@@ -51,6 +51,18 @@ pub fn places() -> Vec<Place> {
             &format!(r#"{{"limits": [{LIMIT}, "headers": {{"x-a": @}}}}]}}"#),
             json!({"present": true}),
         ),
+        place(
+            "condition",
+            &format!(r#"{{"limits": [{LIMIT}, "headers": {{"x-a": @}}}}]}}"#),
+            json!({"not": "a"}),
+        ),
+        place("not", &format!(r#"{{"limits": [{LIMIT}, "hosts": @}}]}}"#), json!({"not": "a.example"})),
+        place("not", &format!(r#"{{"limits": [{LIMIT}, "methods": @}}]}}"#), json!({"not": ["GET"]})),
+        place(
+            "value",
+            &format!(r#"{{"limits": [{LIMIT}, "headers": {{"x-a": {{"not": @}}}}}}]}}"#),
+            json!({"prefix": "a"}),
+        ),
         place("body_size", &format!(r#"{{"limits": [{LIMIT}, "body_size": @}}]}}"#), json!({})),
         place("body_size", &format!(r#"{{"limits": [{LIMIT}, "body_size": @}}]}}"#), json!({"min": 1})),
         place(

@@ -43,15 +43,7 @@ pub(super) fn prefixes(fields: &mut Fields, (v4, v6): (u8, u8)) -> (u8, u8) {
 fn address_header(node: &Node) -> Option<Box<str>> {
     let name = header_name(node)?;
     match &*name {
-        "forwarded" => node.fail(
-            "the form of `forwarded`, such as `for=192.0.2.7`, is not read: write `x-forwarded-for`, or leave \
-             `trusted_hops` and `header` out to count by the address that the gateway finds",
-        ),
-        "via"
-        | "x-forwarded-client-cert"
-        | "x-forwarded-host"
-        | "x-forwarded-port"
-        | "x-forwarded-proto" => {
+        "via" | "x-forwarded-client-cert" | "x-forwarded-host" | "x-forwarded-port" | "x-forwarded-proto" => {
             node.fail(format!("`{name}` has no client address: write `x-forwarded-for`"));
         }
         _ => return Some(name),
@@ -84,15 +76,13 @@ mod tests {
         );
         let why = "header: no header is read without `trusted_hops`: say how many of its entries, from the right, \
                    proxies of your own have written, or leave `header` out";
-        let forwarded = "header: the form of `forwarded`, such as `for=192.0.2.7`, is not read: write `x-forwarded-for`, \
-                         or leave `trusted_hops` and `header` out to count by the address that the gateway finds";
         let hops = "trusted_hops: expected a whole number from 0 to 32, found `33`";
         for (json, mistakes) in [
             (r#"{"header": "x-real-ip"}"#, &[why][..]),
             (r#"{"header": "x-real-ip", "trusted_hops": 0}"#, &[why]),
             (r#"{"header": "x-real-ip", "trusted_hops": 33}"#, &[hops]),
             (r#"{"header": "x-real-ip", "trusted_hops": 1}"#, &[]),
-            (r#"{"header": "Forwarded", "trusted_hops": 1}"#, &[forwarded]),
+            (r#"{"header": "Forwarded", "trusted_hops": 1}"#, &[]),
             (
                 r#"{"header": "via", "trusted_hops": 1}"#,
                 &["header: `via` has no client address: write `x-forwarded-for`"],

@@ -4,7 +4,9 @@ use super::shape::{Definition, Key, Object, Shape, key};
 
 pub(super) const DEFINITIONS: &[Definition] = &[
     Definition { name: "limit", shape: Shape::Object(&LIMIT) },
+    Definition { name: "not", shape: Shape::Object(&NOT) },
     Definition { name: "condition", shape: Shape::Any(&[Shape::Scalar, Shape::Object(&CONDITION)]) },
+    Definition { name: "value", shape: Shape::Any(&[Shape::Scalar, Shape::Object(&VALUE)]) },
     Definition { name: "body_size", shape: Shape::Object(&BODY_SIZE) },
 ];
 
@@ -39,12 +41,9 @@ const REST: &[Key] = &[
 
 /// The keys of the kinds of condition.
 pub(super) const CONDITIONS: &[Key] = &[
-    key("methods", "The methods of the limit. `GET` includes `HEAD`.", Shape::OneOrMany(&Shape::Text, 1)),
-    key(
-        "hosts",
-        "The hosts of the limit, without port; `*.example.org` is every subdomain.",
-        Shape::OneOrMany(&Shape::Text, 1),
-    ),
+    key("methods", "The methods of the limit. `GET` includes `HEAD`.", LISTED),
+    key("hosts", "The hosts of the limit, without port; `*.example.org` is every subdomain.", LISTED),
+    key("ip", "The networks of the limit's clients, such as `10.0.0.0/8`.", LISTED).on("limits.md#ip"),
     key("headers", "Conditions by header. All conditions must hold.", BY_NAME)
         .on("limits.md#conditions-by-name"),
     key("query", "Conditions by query parameter, decoded.", BY_NAME).on("limits.md#conditions-by-name"),
@@ -56,20 +55,35 @@ pub(super) const CONDITIONS: &[Key] = &[
         .on("limits.md#body_size"),
 ];
 
+const LISTED: Shape = Shape::Any(&[TEXTS, Shape::Def("not")]);
+const TEXTS: Shape = Shape::OneOrMany(&Shape::Text, 1);
+
+const NOT: Object = Object::new("limits.md#limits", &[&[key("not", "All but these.", TEXTS).required()]]);
+
 const BY_NAME: Shape = Shape::Map(&Shape::Def("condition"));
 
 const CONDITION: Object = Object {
     is_single: true,
     ..Object::new(
         "limits.md#conditions-by-name",
-        &[&[
-            key("prefix", "A value that begins with this text.", Shape::Scalar),
-            key("regex", "A value that this expression matches as a whole.", Shape::Scalar)
-                .on("limits.md#regular-expressions"),
-            key("present", "`true`: any value; `false`: no value.", Shape::Flag),
-        ]],
+        &[
+            COMPARED,
+            &[
+                key("present", "`true`: any value; `false`: no value.", Shape::Flag),
+                key("not", "All but these, or no value.", Shape::OneOrMany(&Shape::Def("value"), 1)),
+            ],
+        ],
     )
 };
+
+/// What `not` excludes.
+const VALUE: Object = Object { is_single: true, ..Object::new("limits.md#conditions-by-name", &[COMPARED]) };
+
+const COMPARED: &[Key] = &[
+    key("prefix", "A value that begins with this text.", Shape::Scalar),
+    key("regex", "A value that this expression matches as a whole.", Shape::Scalar)
+        .on("limits.md#regular-expressions"),
+];
 
 const BYTES: Shape = Shape::Size(0, 1_000_000_000_000_000);
 

@@ -20,10 +20,10 @@ macro_rules! names {
     }};
 }
 
-/// The keys at the top. `headers` is a key of a limit as well, with another meaning.
-pub(crate) const TOP_KEYS: &[&str] = names!(DOCUMENT.groups, &["headers"]);
-/// The keys of a limit. `headers` and `response` are keys of the document as well.
-pub(crate) const LIMIT_KEYS: &[&str] = names!(LIMIT.groups, &["headers", "response"]);
+/// The keys at the top. `headers` and `ip` are keys of a limit as well, with another meaning.
+pub(crate) const TOP_KEYS: &[&str] = names!(DOCUMENT.groups, &["headers", "ip"]);
+/// The keys of a limit. `headers`, `ip` and `response` are keys of the document as well.
+pub(crate) const LIMIT_KEYS: &[&str] = names!(LIMIT.groups, &["headers", "ip", "response"]);
 /// The keys of a rule, including those of all algorithms. `mode` is a key of the document as well.
 pub(crate) const RULE_KEYS: &[&str] = names!(RULE.groups, &["mode"]);
 /// The kinds of store.
@@ -117,7 +117,7 @@ mod tests {
     #[test]
     fn a_key_with_several_meanings_has_no_hint() {
         let hints = [TOP_KEYS, LIMIT_KEYS, RULE_KEYS, STORE_KEYS, REMOTE_KEYS].concat();
-        for key in ["headers", "cluster", "timeout", "body"] {
+        for key in ["headers", "ip", "cluster", "timeout", "body"] {
             assert!(!hints.contains(&key), "{key}");
         }
         let of = |key: &&str| hints.iter().filter(|hint| *hint == key).count();

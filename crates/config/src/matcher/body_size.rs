@@ -1,9 +1,9 @@
 //! The reader of `body_size`: `{min: 1, max: 64Ki}` in bytes, both inclusive.
 
 use super::ConditionKind;
+use crate::actor::Scope;
 use diana_document::{Node, Value};
 use diana_limiter::matcher::{BodySize, ConditionError, Matcher};
-use diana_limiter::request::Parts;
 
 /// The kind `body_size`.
 pub(super) static KIND: ConditionKind = ConditionKind { key: "body_size", read };
@@ -12,7 +12,7 @@ pub(super) static KIND: ConditionKind = ConditionKind { key: "body_size", read }
 /// exactly.
 const MAX_BYTES: u64 = 1_000_000_000_000_000;
 
-fn read(node: Node, parts: &mut Parts) -> Option<Box<dyn Matcher>> {
+fn read(node: Node, scope: &mut Scope) -> Option<Box<dyn Matcher>> {
     let Value::Object(entries) = node.value() else {
         return node.expected("a range of bytes such as `{min: 1, max: 64Ki}`");
     };
@@ -27,7 +27,7 @@ fn read(node: Node, parts: &mut Parts) -> Option<Box<dyn Matcher>> {
         return None;
     }
     let (min, max) = (min.unwrap_or(Some(0))?, max.unwrap_or(Some(u64::MAX))?);
-    match BodySize::new(min..=max, parts) {
+    match BodySize::new(min..=max, scope.parts) {
         Ok(condition) => return Some(Box::new(condition)),
         Err(ConditionError::Anything) => {
             node.fail("every size is at least 0, leave `body_size` out to match every request");

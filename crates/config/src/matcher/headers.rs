@@ -2,6 +2,7 @@
 //! `{x-plan: free, x-debug: {present: false}}`.
 
 use super::{ConditionKind, Names, named};
+use crate::actor::Scope;
 use diana_document::Node;
 use diana_limiter::matcher::{Lines, Lookup, Matcher};
 use diana_limiter::request::Parts;
@@ -10,8 +11,8 @@ use diana_response::header_name;
 /// The kind `headers`.
 pub(super) static KIND: ConditionKind = ConditionKind { key: "headers", read };
 
-fn read(node: Node, parts: &mut Parts) -> Option<Box<dyn Matcher>> {
-    named(&node, parts, &Names { key: KIND.key, one: "header", read: header })
+fn read(node: Node, scope: &mut Scope) -> Option<Box<dyn Matcher>> {
+    named(&node, scope.parts, &Names { key: KIND.key, one: "header", read: header })
 }
 
 fn header(name: &str, node: &Node, parts: &mut Parts) -> Option<Box<dyn Lookup>> {
@@ -60,6 +61,8 @@ mod tests {
         check(r#"{"prefix": 4}"#, &["42"]);
         check(r#"{"present": true}"#, &["free", "Free", "freedom", "a free", "42", "true", "", "fr\ne"]);
         check(r#"{"present": false}"#, &["absent"]);
+        check(r#"{"not": "free"}"#, &["Free", "freedom", "a free", "42", "true", "", "fr\ne", "absent"]);
+        check(r#"{"not": [42, {"prefix": "free"}, {"regex": "(?s)[a-z ]*\n?e?"}]}"#, &["Free", "absent"]);
     }
 
     #[test]
@@ -156,6 +159,10 @@ mod tests {
             assert_eq!(holds_and_certain(expression, &[]), (false, false), "the header is not there");
             // Other conditions only compare bytes.
             assert_eq!(holds_and_certain(r#"{"prefix": "a"}"#, std::slice::from_ref(&over)), (fits, fits));
+            let others = r#"{"not": {"regex": "a*"}}"#;
+            assert_eq!(holds_and_certain(others, &[long(byte, MAX_VALUE_BYTES)]), (!fits, !fits));
+            assert_eq!(holds_and_certain(others, std::slice::from_ref(&over)), (true, false));
+            assert_eq!(holds_and_certain(others, &[b"a".to_vec(), over.clone()]), (true, false));
             assert_eq!(holds_and_certain(r#"{"present": false}"#, &[over]), (false, false));
         }
     }
@@ -212,10 +219,15 @@ mod tests {
                 "[\":x\"]: `:x` is not a header name, expected letters, digits and marks such as `-` and `_`",
             ),
             (r#"{"a": "1", "A": "2"}"#, "A: this header is given twice, names of headers ignore case"),
-            (r#"{"a": {}}"#, "a: expected `prefix`, `regex` or `present`, and one of them only"),
+            (r#"{"a": {}}"#, "a: expected `prefix`, `regex`, `present` or `not`, and one of them only"),
             (
                 r#"{"a": {"prefix": "b", "present": true}}"#,
-                "a: expected `prefix`, `regex` or `present`, and one of them only",
+                "a: expected `prefix`, `regex`, `present` or `not`, and one of them only",
+            ),
+            (r#"{"a": {"not": []}}"#, "a.not: no value is listed"),
+            (
+                r#"{"a": {"not": [{"present": true}]}}"#,
+                "a.not[0]: unknown key `present`, expected prefix or regex",
             ),
             (r#"{"a": {"present": "yes"}}"#, "a.present: expected true or false, found `yes`"),
             (

@@ -1,22 +1,23 @@
-//! The reader of `hosts`: a name, `*.example.org` for every name below it, or a list.
+//! The reader of `hosts`: a name, `*.example.org` for every name below it, a list, or
+//! `{not: …}`.
 
-use super::ConditionKind;
+use super::{ConditionKind, listed};
+use crate::actor::Scope;
 use diana_document::{Node, quoted};
 use diana_limiter::matcher::{HostError, HostPattern, Hosts, Matcher};
-use diana_limiter::request::Parts;
 
 /// The kind `hosts`.
 pub(super) static KIND: ConditionKind = ConditionKind { key: "hosts", read };
 
-fn read(node: Node, parts: &mut Parts) -> Option<Box<dyn Matcher>> {
-    let nodes = node.one_or_many();
+fn read(node: Node, scope: &mut Scope) -> Option<Box<dyn Matcher>> {
+    let (nodes, is_negated) = listed(&node, &[])?;
     if nodes.is_empty() {
         node.fail("no host is listed, leave `hosts` out to match them all");
     }
-    let allowed: Vec<HostPattern> = nodes.iter().filter_map(host).collect();
-    let is_complete = allowed.len() == nodes.len();
-    let condition = Hosts::new(allowed, parts).ok().filter(|_| is_complete)?;
-    Some(Box::new(condition))
+    let hosts: Vec<HostPattern> = nodes.iter().filter_map(host).collect();
+    let is_complete = hosts.len() == nodes.len();
+    let condition = Hosts::new(hosts, scope.parts).ok().filter(|_| is_complete)?;
+    Some(Box::new(if is_negated { condition.negated() } else { condition }))
 }
 
 fn host(node: &Node) -> Option<HostPattern> {
@@ -49,8 +50,8 @@ fn host(node: &Node) -> Option<HostPattern> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::matcher::testing::{matching, mistakes};
-    use diana_limiter::request::Part;
+    use crate::matcher::testing::{compiled, matching, mistakes};
+    use diana_limiter::request::{Part, Request, Values};
 
     fn check(json: &str, matched: &[&'static str], others: &[&'static str]) {
         let request = |host: &&'static str| (*host, vec![(Part::Host, *host)]);
@@ -101,6 +102,34 @@ mod tests {
         assert!(matching(&KIND, r#""example.com""#, &[("no host", vec![])]).is_empty());
     }
 
+    /// Whether `hosts` holds and is certain for requests with these lines of the host.
+    fn holds_and_certain(json: &str, lines: &[&str]) -> (bool, bool) {
+        let (matcher, parts) = compiled(&KIND, json);
+        let values = lines.iter().fold(Values::default(), |values, line| values.with(Part::Host, *line));
+        let request = Request::new(&values, &parts);
+        (matcher.matches(&request), matcher.is_certain(&request))
+    }
+
+    /// What a client leaves out, repeats or mangles is limited, and freed of nothing.
+    #[test]
+    fn all_hosts_but_these() {
+        let json = r#"{"not": ["intern.example", "*.intern.example", "[::1]"]}"#;
+        for host in ["intern.example", "INTERN.example.:443", "a.b.intern.example", "[0::1]:80"] {
+            assert_eq!(holds_and_certain(json, &[host]), (false, false), "{host}");
+        }
+        for host in ["example.com", "xintern.example", "intern.example.com:80", "[::2]", "192.0.2.7"] {
+            assert_eq!(holds_and_certain(json, &[host]), (true, true), "{host}");
+        }
+        let mangled =
+            ["", ":80", "intern.example..", "x@intern.example", "intern.example:80:80", "a b", "[::1]x"];
+        for host in mangled {
+            assert_eq!(holds_and_certain(json, &[host]), (true, false), "{host}");
+        }
+        assert_eq!(holds_and_certain(json, &[]), (true, false));
+        assert_eq!(holds_and_certain(json, &["intern.example", "example.com"]), (true, false));
+        assert_eq!(holds_and_certain(r#""example.com""#, &["intern.example", "example.com"]), (true, false));
+    }
+
     #[test]
     fn a_mistake_says_what_to_write() {
         let form = "is not a host, expected one such as `example.com`, `*.example.org` or `[::1]`";
@@ -125,6 +154,10 @@ mod tests {
             assert_eq!(mistakes(&KIND, &format!("[\"ok.com\", {text:?}]")), [format!("[1]: {why}")]);
         }
         assert_eq!(mistakes(&KIND, "[]"), ["no host is listed, leave `hosts` out to match them all"]);
+        assert_eq!(
+            mistakes(&KIND, r#"{"not": "*", "or": "a"}"#),
+            ["unknown key `or`, expected not", "not: `*` is every host, leave `hosts` out to match them all"]
+        );
         assert_eq!(mistakes(&KIND, "1"), ["expected text, found `1`, put it in quotes"]);
     }
 }

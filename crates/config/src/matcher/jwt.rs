@@ -2,6 +2,7 @@
 //! `{plan: free, realm.tenant: acme}`.
 
 use super::{ConditionKind, Names, named};
+use crate::actor::Scope;
 use crate::claims::claim_path;
 use diana_document::Node;
 use diana_limiter::matcher::{Claim, Lookup, Matcher};
@@ -10,8 +11,8 @@ use diana_limiter::request::Parts;
 /// The kind `jwt`.
 pub(super) static KIND: ConditionKind = ConditionKind { key: "jwt", read };
 
-fn read(node: Node, parts: &mut Parts) -> Option<Box<dyn Matcher>> {
-    named(&node, parts, &Names { key: KIND.key, one: "claim", read: claim })
+fn read(node: Node, scope: &mut Scope) -> Option<Box<dyn Matcher>> {
+    named(&node, scope.parts, &Names { key: KIND.key, one: "claim", read: claim })
 }
 
 fn claim(name: &str, node: &Node, parts: &mut Parts) -> Option<Box<dyn Lookup>> {
@@ -133,6 +134,12 @@ mod tests {
         assert_eq!(holds_and_certain(absent, &[none]), (true, true));
         assert_eq!(holds_and_certain(absent, &[none, free]), (true, false));
         assert_eq!(holds_and_certain(absent, &[free]), (false, false));
+        let not_free = r#"{"not": "free"}"#;
+        assert_eq!(holds_and_certain(not_free, &[pro]), (true, true));
+        assert_eq!(holds_and_certain(not_free, &[free]), (false, false));
+        for lines in [&[pro, free][..], &[free, pro], &[free, none], &[none], &[]] {
+            assert_eq!(holds_and_certain(not_free, lines), (true, false), "{lines:?}");
+        }
     }
 
     /// Envoy joins the lines of `authorization` by a comma, and its filter that verifies tokens

@@ -2,6 +2,7 @@
 //! is the path with dots between the steps; a dot within a step is written `\.`.
 
 use super::{ConditionKind, Names, named};
+use crate::actor::Scope;
 use diana_document::{Node, quoted};
 use diana_limiter::matcher::{Lines, Lookup, Matcher};
 use diana_limiter::request::Parts;
@@ -9,8 +10,8 @@ use diana_limiter::request::Parts;
 /// The kind `property`.
 pub(super) static KIND: ConditionKind = ConditionKind { key: "property", read };
 
-fn read(node: Node, parts: &mut Parts) -> Option<Box<dyn Matcher>> {
-    named(&node, parts, &Names { key: KIND.key, one: "property", read: property })
+fn read(node: Node, scope: &mut Scope) -> Option<Box<dyn Matcher>> {
+    named(&node, scope.parts, &Names { key: KIND.key, one: "property", read: property })
 }
 
 fn property(name: &str, node: &Node, parts: &mut Parts) -> Option<Box<dyn Lookup>> {

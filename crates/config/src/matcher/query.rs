@@ -3,6 +3,7 @@
 //! Names and values are decoded. A parameter without `=` is present and empty.
 
 use super::{ConditionKind, Names, named};
+use crate::actor::Scope;
 use diana_document::Node;
 use diana_limiter::matcher::{Lookup, Matcher, Parameter};
 use diana_limiter::request::Parts;
@@ -10,8 +11,8 @@ use diana_limiter::request::Parts;
 /// The kind `query`.
 pub(super) static KIND: ConditionKind = ConditionKind { key: "query", read };
 
-fn read(node: Node, parts: &mut Parts) -> Option<Box<dyn Matcher>> {
-    named(&node, parts, &Names { key: KIND.key, one: "parameter", read: parameter })
+fn read(node: Node, scope: &mut Scope) -> Option<Box<dyn Matcher>> {
+    named(&node, scope.parts, &Names { key: KIND.key, one: "parameter", read: parameter })
 }
 
 fn parameter(name: &str, node: &Node, parts: &mut Parts) -> Option<Box<dyn Lookup>> {

@@ -2,6 +2,7 @@
 //!
 //! [`super::ip`] decides which address to trust.
 
+use diana_base::sort;
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -174,6 +175,30 @@ impl Network {
         (prefix <= longest_prefix(address)).then(|| Network::of(address, prefix))
     }
 
+    /// Appends the key of the network: see [`Network::of_key`]. Two networks never have the same
+    /// bytes.
+    pub fn write_key(&self, key: &mut Vec<u8>) {
+        match self.address {
+            IpAddr::V4(first) => {
+                key.extend([4, self.prefix]);
+                key.extend(first.octets());
+            }
+            IpAddr::V6(first) => {
+                key.extend([6, self.prefix]);
+                key.extend(first.octets());
+            }
+        }
+    }
+
+    fn order(&self) -> (IpAddr, u8) {
+        (self.address, self.prefix)
+    }
+
+    /// The network with a prefix that is shorter by one bit.
+    fn parent(&self) -> Option<Network> {
+        Some(Network::of(self.address, self.prefix.checked_sub(1)?))
+    }
+
     /// Whether the network contains `address`, which [`parse`] returned. IPv4 and IPv6 never match
     /// each other.
     #[must_use]
@@ -197,6 +222,102 @@ impl Network {
     #[must_use]
     pub(crate) fn is_single(&self) -> bool {
         self.prefix == longest_prefix(self.address)
+    }
+}
+
+/// Networks as a prefix tree, in which each network is a child of the smallest one that contains
+/// it.
+///
+/// ```
+/// use diana_limiter::actor::address::{Network, Networks};
+///
+/// let networks = Networks::new([Network::parse("10.0.0.0/8")?, Network::parse("10.1.0.0/16")?]);
+/// assert_eq!(networks.place("10.1.2.3".parse().expect("an address")), Some(1), "the longest prefix");
+/// assert_eq!(networks.place("10.2.0.0".parse().expect("an address")), Some(0));
+/// assert_eq!(networks.place("::1".parse().expect("an address")), None);
+/// # Ok::<(), String>(())
+/// ```
+#[derive(Debug, Default)]
+pub struct Networks {
+    /// By first address and prefix length, so that parents stand before their children.
+    nodes: Vec<NetworkNode>,
+}
+
+#[derive(Debug)]
+struct NetworkNode {
+    network: Network,
+    /// The place among the networks that the tree was made of.
+    place: usize,
+    /// The index of the parent.
+    parent: Option<usize>,
+}
+
+impl Networks {
+    /// The tree of these networks.
+    pub fn new(networks: impl IntoIterator<Item = Network>) -> Networks {
+        let node = |(place, network)| NetworkNode { network, place, parent: None };
+        let nodes = networks.into_iter().enumerate().map(node).collect();
+        let mut tree = Networks { nodes };
+        sort::sort_by_key(&mut tree.nodes, |node| (node.network.order(), node.place));
+        tree.nodes.dedup_by_key(|node| node.network);
+        for at in 0..tree.nodes.len() {
+            let first = tree.nodes.get(at).map(|node| node.network.address);
+            let parent = first.and_then(|first| tree.search(at.checked_sub(1), first));
+            if let Some(node) = tree.nodes.get_mut(at) {
+                node.parent = parent;
+            }
+        }
+        tree
+    }
+
+    /// The place of the longest network that contains `address`, among those that the tree was made
+    /// of.
+    #[must_use]
+    pub fn place(&self, address: IpAddr) -> Option<usize> {
+        let after = self.nodes.partition_point(|node| node.network.order() <= (address, u8::MAX));
+        let found = self.search(after.checked_sub(1), address)?;
+        self.nodes.get(found).map(|node| node.place)
+    }
+
+    /// The first node that contains `address`, from the node `at` upwards.
+    fn search(&self, mut at: Option<usize>, address: IpAddr) -> Option<usize> {
+        while let Some(node) = self.nodes.get(at?)
+            && !node.network.contains(address)
+        {
+            at = node.parent;
+        }
+        at
+    }
+
+    /// Whether there are no networks.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.nodes.is_empty()
+    }
+
+    /// The networks, by first address and prefix length.
+    pub fn iter(&self) -> impl Iterator<Item = Network> {
+        self.nodes.iter().map(|node| node.network)
+    }
+
+    /// The fewest networks with the same addresses, so that each set of addresses has one form.
+    #[must_use]
+    pub fn merged(&self) -> Networks {
+        let mut merged: Vec<Network> = Vec::new();
+        for mut network in self.iter() {
+            if merged.last().is_some_and(|last| last.contains(network.address)) {
+                continue;
+            }
+            while let Some(both) = network.parent()
+                && merged
+                    .pop_if(|last| last.prefix == network.prefix && both.contains(last.address))
+                    .is_some()
+            {
+                network = both;
+            }
+            merged.push(network);
+        }
+        Networks::new(merged)
     }
 }
 
@@ -329,6 +450,56 @@ mod tests {
         }
     }
 
+    fn networks(texts: &[&str]) -> Networks {
+        Networks::new(texts.iter().map(|text| Network::parse(text).unwrap()))
+    }
+
+    #[test]
+    fn the_longest_prefix_wins() {
+        let tree = networks(&[
+            "10.0.0.0/8",
+            "::/0",
+            "10.1.2.3",
+            "10.1.0.0/16",
+            "2001:db8::/32",
+            "10.1.2.0/24",
+            "192.168.7.0/24",
+            "2001:db8::7",
+            "10.0.0.0/8",
+            "::ffff:172.16.0.0/108",
+        ]);
+        for (address, place) in [
+            ("10.1.2.3", Some(2)),
+            ("10.1.2.4", Some(5)),
+            ("10.1.3.0", Some(3)),
+            ("10.2.0.0", Some(0)),
+            ("10.255.255.255", Some(0)),
+            ("11.0.0.0", None),
+            ("9.255.255.255", None),
+            ("192.168.7.255", Some(6)),
+            ("192.168.8.0", None),
+            ("172.31.0.1", Some(9)),
+            ("2001:db8::7", Some(7)),
+            ("2001:db8::8", Some(4)),
+            ("2001:db9::", Some(1)),
+            ("::ffff:0:1", Some(1)),
+        ] {
+            assert_eq!(tree.place(address.parse().unwrap()), place, "{address}");
+        }
+    }
+
+    #[test]
+    fn one_set_of_addresses_has_one_form() {
+        let merged = |texts: &[&str]| -> Vec<String> {
+            networks(texts).merged().iter().map(|network| network.to_string()).collect()
+        };
+        assert_eq!(merged(&["10.1.0.0/16", "10.0.0.0/8", "10.0.0.0/8"]), ["10.0.0.0/8"]);
+        assert_eq!(merged(&["10.128.0.0/9", "10.0.0.0/10", "10.64.0.0/10"]), ["10.0.0.0/8"]);
+        assert_eq!(merged(&["10.64.0.0/10", "10.128.0.0/9"]), ["10.64.0.0/10", "10.128.0.0/9"]);
+        assert_eq!(merged(&["::1", "::", "192.0.2.7"]), ["192.0.2.7/32", "::/127"]);
+        assert_eq!(merged(&["0.0.0.0/1", "::/1", "128.0.0.0/1", "8000::/1"]), ["0.0.0.0/0", "::/0"]);
+    }
+
     fn any_address() -> impl Strategy<Value = IpAddr> {
         prop_oneof![
             any::<u32>().prop_map(|bits| IpAddr::V4(Ipv4Addr::from_bits(bits))),
@@ -337,7 +508,38 @@ mod tests {
         ]
     }
 
+    /// Networks and addresses among few bits, so that they often contain each other.
+    fn few_bits() -> impl Strategy<Value = (bool, u8)> {
+        (any::<bool>(), any::<u8>())
+    }
+
+    fn spread((is_v4, bits): (bool, u8)) -> IpAddr {
+        match is_v4 {
+            true => IpAddr::V4(Ipv4Addr::from_bits(u32::from(bits) << 24)),
+            false => IpAddr::V6(Ipv6Addr::from_bits(u128::from(bits) << 120)),
+        }
+    }
+
     proptest! {
+        #[test]
+        fn the_tree_agrees_with_a_loop_over_the_networks(
+            networks in prop::collection::vec((few_bits(), 0u8..10), 0..12),
+            addresses in prop::collection::vec(few_bits(), 20),
+        ) {
+            let networks: Vec<Network> =
+                networks.into_iter().map(|(bits, prefix)| Network::of(spread(bits), prefix)).collect();
+            let tree = Networks::new(networks.iter().copied());
+            let merged = tree.merged();
+            prop_assert!(merged.iter().eq(merged.merged().iter()));
+            for address in addresses.into_iter().map(spread) {
+                let found = tree.place(address).map(|place| networks[place]);
+                let longest =
+                    networks.iter().filter(|network| network.contains(address)).max_by_key(|it| it.prefix);
+                prop_assert_eq!(found, longest.copied());
+                prop_assert_eq!(merged.place(address).is_some(), longest.is_some());
+            }
+        }
+
         #[test]
         fn an_address_is_read_back_in_every_form(address in any_address(), port: u16) {
             let (bare, with_port) = match address {

@@ -1,13 +1,14 @@
 //! Finds the client address of a request behind `trusted_hops` proxies. Each proxy appends its
 //! peer, on the same line or another (RFC 9110 §5.2), so entries are counted from the right, where
-//! no client can choose its own.
+//! no client can choose its own. The header `Forwarded` has a form of its own, see [`forwarded`].
 //!
 //! ```text
 //!   x-forwarded-for: 203.0.113.9, 192.0.2.7, 10.0.0.5      trusted_hops: 2
 //!                    └ untrusted  └── 2 ──┘  └─ 1 ──┘      the client is 192.0.2.7
 //! ```
 
-use super::{ActorError, address};
+use super::address::Network;
+use super::{ActorError, address, forwarded};
 use crate::request::{Part, PartId, Parts, Request};
 use diana_base::narrowed;
 use std::net::IpAddr;
@@ -20,7 +21,7 @@ pub struct ClientIpOptions<'a> {
     /// How many entries of the header, from the right, proxies of the operator have written: 0 to
     /// 32. 0: the client is the address that the host reports.
     pub trusted_hops: usize,
-    /// The header with the entries. `None`: `x-forwarded-for`.
+    /// The header with the entries. `None`: `x-forwarded-for`. `forwarded` is read as RFC 7239 says.
     pub header: Option<&'a str>,
     /// The number of bits of an IPv4 address that count.
     pub v4_prefix: u8,
@@ -69,6 +70,8 @@ struct Forwarded {
     header: PartId,
     /// The number of entries to skip, from the right.
     skip: usize,
+    /// Whether the entries are elements of RFC 7239.
+    has_elements: bool,
 }
 
 /// The number of address bits that count.
@@ -89,8 +92,9 @@ impl ClientIp {
         if let Some(skip) = trusted_hops.checked_sub(1) {
             let name = header.unwrap_or("x-forwarded-for").to_ascii_lowercase();
             whole.canonical_form = format!("{name} {skip}");
+            let has_elements = name == "forwarded";
             let header = parts.intern(Part::header(&name).ok_or(ActorError::Header)?);
-            whole.forwarded = Some(Forwarded { header, skip });
+            whole.forwarded = Some(Forwarded { header, skip, has_elements });
         }
         let mut by_prefix = whole.by_prefix(options.v4_prefix, options.v6_prefix)?;
         let Prefixes { v4, v6 } = by_prefix.prefixes;
@@ -134,26 +138,33 @@ impl ClientIp {
     /// or the entry is no address, the address that the host reports. `None` if the host reports no
     /// address.
     pub fn client(&self, request: &Request) -> Option<IpAddr> {
-        let forwarded = self.forwarded.as_ref().and_then(|forwarded| forwarded.entry(request));
-        let forwarded = forwarded.and_then(address::parse);
-        forwarded.or_else(|| address::parse(request.get(self.host_reports)?))
+        let forwarded = self.forwarded.as_ref().and_then(|forwarded| forwarded.address(request));
+        forwarded.map(|(_, address)| address).or_else(|| address::parse(request.get(self.host_reports)?))
     }
 
     /// The text from which [`ClientIp::client`] reads the address, without a port.
     pub(super) fn raw<'r>(&self, request: &Request<'r>) -> Option<&'r [u8]> {
-        let forwarded = self.forwarded.as_ref().and_then(|forwarded| forwarded.entry(request));
-        let forwarded = forwarded.filter(|entry| address::parse(entry).is_some());
-        forwarded.or_else(|| request.get(self.host_reports)).map(without_port)
+        match self.forwarded.as_ref().and_then(|forwarded| forwarded.address(request)) {
+            // No host reports an address in this form.
+            Some((element, _)) if self.forwarded.as_ref().is_some_and(|it| it.has_elements) => Some(element),
+            Some((entry, _)) => Some(without_port(entry)),
+            None => request.get(self.host_reports).map(without_port),
+        }
     }
 }
 
 impl Forwarded {
-    /// The trusted entry of the header, if the header is long enough.
-    fn entry<'r>(&self, request: &Request<'r>) -> Option<&'r [u8]> {
+    /// The trusted entry of the header, if the header is long enough, and the address there.
+    fn address<'r>(&self, request: &Request<'r>) -> Option<(&'r [u8], IpAddr)> {
         let lines = request.list(self.header);
+        if self.has_elements {
+            let element = forwarded::element(lines, self.skip)?;
+            return Some((element, forwarded::address(element)?));
+        }
         let mut entries = lines.flat_map(|line| line.split(|byte| *byte == b','));
         let place = entries.clone().count().checked_sub(self.skip)?.checked_sub(1)?;
-        entries.nth(place)
+        let entry = entries.nth(place)?;
+        Some((entry, address::parse(entry)?))
     }
 }
 
@@ -162,19 +173,9 @@ impl Prefixes {
         if address.is_ipv4() { self.v4 } else { self.v6 }
     }
 
-    /// Appends the family and the prefix length, one byte each, then the masked address. Two
-    /// networks never have the same bytes.
+    /// Appends the key of the address's network: see [`Network::of_key`].
     pub(super) fn write(self, address: IpAddr, key: &mut Vec<u8>) {
-        match address::mask(address, self.v4, self.v6) {
-            IpAddr::V4(network) => {
-                key.extend([4, self.v4]);
-                key.extend(network.octets());
-            }
-            IpAddr::V6(network) => {
-                key.extend([6, self.v6]);
-                key.extend(network.octets());
-            }
-        }
+        Network::of(address, self.of(address)).write_key(key);
     }
 }
 
@@ -246,20 +247,56 @@ mod tests {
     use crate::request::Values;
     use proptest::prelude::*;
 
-    /// The client address for these lines of `x-forwarded-for`.
+    /// The client address for these lines of a header.
+    fn client_of(
+        options: &ClientIpOptions,
+        reported: &str,
+        header: &str,
+        lines: &[String],
+    ) -> Option<IpAddr> {
+        let mut parts = Parts::default();
+        let options = ClientIp::new(options, &mut parts).unwrap();
+        let mut values = Values::default().with(Part::Address, reported);
+        for line in lines {
+            values = values.with(Part::Header(header.into()), &**line);
+        }
+        options.client(&Request::new(&values, &parts))
+    }
+
+    /// Lines of addresses as elements of `Forwarded`: an address becomes a node of RFC 7239, and
+    /// what is none stays malformed.
+    fn as_elements(lines: &[&str]) -> Vec<String> {
+        let element = |entry: &str| match entry.trim() {
+            "" => String::new(),
+            entry
+                if entry.contains(['[', ':'])
+                    && !entry.starts_with('[')
+                    && parse(entry.as_bytes()).is_some_and(|it| it.is_ipv6()) =>
+            {
+                format!("for=\"[{entry}]\"")
+            }
+            entry => format!("for=\"{entry}\";proto=\"a,b;\\\"\""),
+        };
+        let line = |line: &&str| line.split(',').map(element).collect::<Vec<_>>().join(", ");
+        lines.iter().map(line).collect()
+    }
+
+    /// The client address for these lines of `x-forwarded-for`, which is the same for the same
+    /// lines of `forwarded`.
     fn client(
         (trusted_hops, header): (usize, Option<&str>),
         reported: &str,
         lines: &[&str],
     ) -> Option<IpAddr> {
-        let mut parts = Parts::default();
         let options = ClientIpOptions { trusted_hops, header, ..ClientIpOptions::default() };
-        let options = ClientIp::new(&options, &mut parts).unwrap();
-        let mut values = Values::default().with(Part::Address, reported);
-        for line in lines {
-            values = values.with(Part::Header("x-forwarded-for".into()), *line);
+        let sent: Vec<String> = lines.iter().map(|line| (*line).to_owned()).collect();
+        let client = client_of(&options, reported, "x-forwarded-for", &sent);
+        if header.is_none() {
+            let header = Some("Forwarded").filter(|_| trusted_hops > 0);
+            let options = ClientIpOptions { header, ..options };
+            assert_eq!(client_of(&options, reported, "forwarded", &as_elements(lines)), client, "{lines:?}");
         }
-        options.client(&Request::new(&values, &parts))
+        client
     }
 
     #[test]
@@ -310,18 +347,22 @@ mod tests {
         for (hops, line, reported) in lines.iter().flat_map(|line| {
             entries.iter().flat_map(move |reported| (0..3).map(move |hops| (hops, line, reported)))
         }) {
-            let mut parts = Parts::default();
-            let options = ClientIpOptions { trusted_hops: hops, ..ClientIpOptions::default() };
-            let options = ClientIp::new(&options, &mut parts).unwrap();
-            let values = Values::default().with(Part::Address, *reported);
-            let values = match line {
-                Some(line) => values.with(Part::Header("x-forwarded-for".into()), line.as_bytes()),
-                None => values,
-            };
-            let request = Request::new(&values, &parts);
-            let (raw, client) = (options.raw(&request).map(<[u8]>::to_vec), options.client(&request));
-            let known = *clients.entry((hops, raw)).or_insert(client);
-            assert_eq!(known, client, "{hops} {line:?} {reported}");
+            let elements = as_elements(line.as_deref().as_slice());
+            let sent = line.iter().cloned().collect();
+            for (header, lines) in [("x-forwarded-for", sent), ("forwarded", elements)] {
+                let mut parts = Parts::default();
+                let named = Some(header).filter(|_| hops > 0);
+                let options =
+                    ClientIpOptions { trusted_hops: hops, header: named, ..ClientIpOptions::default() };
+                let options = ClientIp::new(&options, &mut parts).unwrap();
+                let values = Values::default().with(Part::Address, *reported);
+                let add = |values: Values, line: String| values.with(Part::Header(header.into()), line);
+                let values = lines.into_iter().fold(values, add);
+                let request = Request::new(&values, &parts);
+                let (raw, client) = (options.raw(&request).map(<[u8]>::to_vec), options.client(&request));
+                let known = *clients.entry((hops, raw)).or_insert(client);
+                assert_eq!(known, client, "{hops} {line:?} {reported}");
+            }
         }
     }
 

@@ -7,6 +7,7 @@ use super::client_ip::Prefixes;
 use super::{Actor, FastPathPart};
 use crate::request::{Parts, Request};
 use diana_base::format::quoted;
+use std::net::IpAddr;
 
 pub use super::client_ip::{ClientIp, ClientIpOptions};
 
@@ -41,6 +42,10 @@ impl Actor for Ip {
 
     fn is_address(&self) -> bool {
         true
+    }
+
+    fn address(&self, request: &Request) -> Option<IpAddr> {
+        self.0.client(request)
     }
 
     /// An address stands for the network that counts it. A network must have the prefix by which

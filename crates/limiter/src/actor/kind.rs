@@ -4,6 +4,7 @@
 use crate::matcher::pattern::Pattern;
 use crate::request::{PartId, Parts, Request};
 use std::fmt;
+use std::net::IpAddr;
 use std::sync::Arc;
 
 /// A source of actor values.
@@ -55,6 +56,11 @@ pub trait Actor: Send + Sync {
     /// reads. Other values are text.
     fn is_address(&self) -> bool {
         false
+    }
+
+    /// The client's whole address, if the value is an address.
+    fn address(&self, _request: &Request) -> Option<IpAddr> {
+        None
     }
 
     /// For a source that depends on the limit's urls: the source in a limit with these urls, which

@@ -6,8 +6,9 @@
 //! expression is therefore skipped if the value is too long or the request's remaining work is too
 //! small. The condition then holds and is not certain.
 
-use crate::request::{Parts, Request};
+use crate::request::{HeaderLines, Parts, Request};
 use diana_base::format::netstring;
+use diana_base::sort;
 use diana_base::widened;
 use regex_lite::{Regex, RegexBuilder};
 use std::fmt;
@@ -54,6 +55,16 @@ pub trait Matcher: Send + Sync {
     fn is_certain(&self, request: &Request) -> bool {
         self.matches(request)
     }
+}
+
+/// Whether a condition holds by one of the lines; `verdict` says `None` if a line is unclear.
+pub(super) fn holds_by_one(mut lines: HeaderLines, verdict: &dyn Fn(&[u8]) -> Option<bool>) -> bool {
+    lines.any(|line| verdict(line) != Some(false))
+}
+
+/// Whether a condition certainly holds by every line, of which there is at least one.
+pub(super) fn holds_by_all(lines: HeaderLines, verdict: &dyn Fn(&[u8]) -> Option<bool>) -> bool {
+    lines.clone().next().is_some() && !lines.into_iter().any(|line| verdict(line) != Some(true))
 }
 
 impl fmt::Debug for dyn Matcher {
@@ -116,6 +127,7 @@ const MAX_VALUE_BYTES: usize = 4_096;
 /// | `{regex: "free\|trial"}` | a value that the expression matches as a whole |
 /// | `{present: true}` | any value |
 /// | `{present: false}` | no value |
+/// | `{not: [free, trial]}` | a value to which none of these conditions applies, or no value |
 #[derive(Debug)]
 pub enum Condition {
     /// This value.
@@ -126,6 +138,8 @@ pub enum Condition {
     Regex(Expression),
     /// Any value, or none.
     Present(bool),
+    /// A value that fulfils none of these, or no value. See [`Condition::none_of`].
+    NoneOf(Vec<Condition>),
 }
 
 /// A compiled regular expression.
@@ -165,6 +179,17 @@ impl Condition {
         Ok(Condition::Regex(Expression { regex, size: widened(size) }))
     }
 
+    /// A value that fulfils none of these conditions on a value, or no value: a client that leaves
+    /// the value out has to be limited like one that has another value.
+    pub fn none_of(mut conditions: Vec<Condition>) -> Result<Condition, ConditionError> {
+        if conditions.is_empty() {
+            return Err(ConditionError::Anything);
+        }
+        sort::sort_by_key(&mut conditions, Condition::canonical_form);
+        conditions.dedup_by_key(|condition| condition.canonical_form());
+        Ok(Condition::NoneOf(conditions))
+    }
+
     /// The condition in canonical text.
     pub(super) fn canonical_form(&self) -> String {
         let text = |mark: &str, text: &[u8]| [mark, &netstring(&String::from_utf8_lossy(text))].concat();
@@ -174,6 +199,10 @@ impl Condition {
             Condition::Regex(regex) => text(" matches ", regex.regex.as_str().as_bytes()),
             Condition::Present(true) => " is there".into(),
             Condition::Present(false) => " is not there".into(),
+            Condition::NoneOf(conditions) => {
+                let forms = conditions.iter().map(Condition::canonical_form);
+                [" not (".into()].into_iter().chain(forms).chain([")".into()]).collect()
+            }
         }
     }
 
@@ -184,6 +213,17 @@ impl Condition {
             Condition::Prefix(prefix) => Some(value.starts_with(prefix)),
             Condition::Regex(expression) => expression.matches(request, value),
             Condition::Present(expected) => Some(*expected),
+            Condition::NoneOf(conditions) => {
+                let mut verdict = Some(true);
+                for condition in conditions {
+                    match condition.matches(request, value) {
+                        Some(true) => return Some(false),
+                        Some(false) => {}
+                        None => verdict = None,
+                    }
+                }
+                verdict
+            }
         }
     }
 }

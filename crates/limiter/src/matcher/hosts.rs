@@ -1,7 +1,8 @@
-//! `hosts`: the hosts to which a limit applies: a name, `*.example.org` for every name below it, or
-//! a list. The comparison ignores the port, case, a trailing dot, and the spelling of an IPv6
+//! `hosts`: the hosts to which a limit applies: a name, `*.example.org` for every name below it, a
+//! list, or `{not: …}`: all others. The comparison ignores the port, case, a trailing dot, and the spelling of an IPv6
 //! address (`[::1]` is `[0:0::1]`).
 
+use super::condition::{holds_by_all, holds_by_one};
 use super::{ConditionError, Matcher};
 use crate::request::{Part, PartId, Parts, Request, syntax};
 use diana_base::sort;
@@ -24,7 +25,9 @@ use std::str::FromStr;
 pub struct Hosts {
     part: PartId,
     /// Sorted, without duplicates.
-    allowed: Vec<HostPattern>,
+    listed: Vec<HostPattern>,
+    /// Whether the limit applies to all other hosts.
+    is_negated: bool,
 }
 
 /// A host of the condition `hosts`.
@@ -93,28 +96,50 @@ impl FromStr for HostPattern {
 
 impl Hosts {
     /// The condition that the host is one of these.
-    pub fn new(mut allowed: Vec<HostPattern>, parts: &mut Parts) -> Result<Hosts, ConditionError> {
-        if allowed.is_empty() {
+    pub fn new(mut hosts: Vec<HostPattern>, parts: &mut Parts) -> Result<Hosts, ConditionError> {
+        if hosts.is_empty() {
             return Err(ConditionError::Nothing);
         }
-        sort::sort_by_key(&mut allowed, |host| (host.is_end, host.name.clone()));
-        allowed.dedup();
-        Ok(Hosts { part: parts.intern(Part::Host), allowed })
+        sort::sort_by_key(&mut hosts, |host| (host.is_end, host.name.clone()));
+        hosts.dedup();
+        Ok(Hosts { part: parts.intern(Part::Host), listed: hosts, is_negated: false })
+    }
+
+    /// The condition that the host is none of these, or that there is no host.
+    #[must_use]
+    pub fn negated(self) -> Hosts {
+        Hosts { is_negated: true, ..self }
+    }
+
+    /// Whether the condition holds for a host. A backend may take for a listed host what is no
+    /// host's name, so the exclusion of such a text is unclear: `None`.
+    fn verdict(&self, authority: &[u8]) -> Option<bool> {
+        let name = syntax::host_name(authority);
+        if self.listed.iter().any(|listed| listed.is(&name)) {
+            return Some(!self.is_negated);
+        }
+        let is_host = |name: &str| !name.ends_with('.') && name.parse::<HostPattern>().is_ok();
+        (!self.is_negated || str::from_utf8(&name).is_ok_and(is_host)).then_some(self.is_negated)
     }
 }
 
 impl Matcher for Hosts {
     fn canonical_form(&self, parts: &Parts) -> String {
         let mut canonical_form = parts.canonical_form(self.part);
-        for host in &self.allowed {
+        canonical_form.push_str(if self.is_negated { " not" } else { "" });
+        for host in &self.listed {
             canonical_form.extend([if host.is_end { " *" } else { " " }, &*host.name]);
         }
         canonical_form
     }
 
     fn matches(&self, request: &Request) -> bool {
-        let mut names = request.lines(self.part).map(syntax::host_name);
-        names.any(|name| self.allowed.iter().any(|allowed| allowed.is(&name)))
+        let hosts = request.lines(self.part);
+        self.is_negated && hosts.clone().next().is_none() || holds_by_one(hosts, &|host| self.verdict(host))
+    }
+
+    fn is_certain(&self, request: &Request) -> bool {
+        holds_by_all(request.lines(self.part), &|host| self.verdict(host))
     }
 }
 

@@ -1,9 +1,11 @@
 //! `methods`: the methods to which a limit applies: `[GET, POST]` or a single `GET`, which includes
-//! `HEAD`, because the backend does the same work (RFC 9110 §9.3.2).
+//! `HEAD`, because the backend does the same work (RFC 9110 §9.3.2), or `{not: …}`: all others.
 //!
 //! Methods are case-sensitive (§9.1), but Envoy passes `post` over HTTP/2, and many backends take
-//! it for `POST`. Case is therefore ignored, but only upper case matches with certainty.
+//! it for `POST`. The case that a client chooses therefore evades no limit, whether the method is
+//! listed or excluded, but only upper case is certain.
 
+use super::condition::{holds_by_all, holds_by_one};
 use super::{ConditionError, Matcher};
 use crate::request::syntax::is_token;
 use crate::request::{Part, PartId, Parts, Request};
@@ -25,7 +27,9 @@ use diana_base::sort;
 pub struct Methods {
     part: PartId,
     /// Sorted, without duplicates.
-    allowed: Vec<Box<[u8]>>,
+    listed: Vec<Box<[u8]>>,
+    /// Whether the limit applies to all other methods.
+    is_negated: bool,
 }
 
 impl Methods {
@@ -38,31 +42,45 @@ impl Methods {
             return Err(ConditionError::Method);
         }
         let upper_case = |method: &&str| method.to_ascii_uppercase().into_bytes().into();
-        let mut allowed: Vec<Box<[u8]>> = methods.iter().map(upper_case).collect();
-        if allowed.iter().any(|method| **method == *b"GET") {
-            allowed.push(b"HEAD"[..].into());
+        let mut listed: Vec<Box<[u8]>> = methods.iter().map(upper_case).collect();
+        if listed.iter().any(|method| **method == *b"GET") {
+            listed.push(b"HEAD"[..].into());
         }
-        sort::sort_by_key(&mut allowed, Clone::clone);
-        allowed.dedup();
-        Ok(Methods { part: parts.intern(Part::Method), allowed })
+        sort::sort_by_key(&mut listed, Clone::clone);
+        listed.dedup();
+        Ok(Methods { part: parts.intern(Part::Method), listed, is_negated: false })
+    }
+
+    /// The condition that the method is none of these.
+    #[must_use]
+    pub fn negated(self) -> Methods {
+        Methods { is_negated: true, ..self }
+    }
+
+    /// Whether the condition holds for a method; `None` if that depends on its case.
+    fn verdict(&self, method: &[u8]) -> Option<bool> {
+        match self.listed.iter().find(|listed| listed.eq_ignore_ascii_case(method)) {
+            None => Some(self.is_negated),
+            Some(listed) => (**listed == *method).then_some(!self.is_negated),
+        }
     }
 }
 
 impl Matcher for Methods {
     fn canonical_form(&self, parts: &Parts) -> String {
         let mut canonical_form = parts.canonical_form(self.part);
-        for method in &self.allowed {
+        canonical_form.push_str(if self.is_negated { " not" } else { "" });
+        for method in &self.listed {
             canonical_form.extend([" ", &String::from_utf8_lossy(method)]);
         }
         canonical_form
     }
 
     fn matches(&self, request: &Request) -> bool {
-        let is_allowed = |method: &[u8]| self.allowed.iter().any(|it| it.eq_ignore_ascii_case(method));
-        request.lines(self.part).any(is_allowed)
+        holds_by_one(request.lines(self.part), &|method| self.verdict(method))
     }
 
     fn is_certain(&self, request: &Request) -> bool {
-        request.lines(self.part).any(|method| self.allowed.iter().any(|allowed| **allowed == *method))
+        holds_by_all(request.lines(self.part), &|method| self.verdict(method))
     }
 }

@@ -1,8 +1,8 @@
 //! Conditions on values that requests have under names: `headers`, `query`, `jwt`, `property`.
 //!
 //! All conditions of a limit must hold. A name may have several values. One matching value is
-//! enough, because the gateway cannot know which value the backend uses. `{present: false}` holds
-//! if a line has no value. A condition is certain if it holds for every value.
+//! enough, because the gateway cannot know which value the backend uses. `{present: false}` and
+//! `{not: …}` hold if a line has no value. A condition is certain if it holds for every value.
 
 use super::{Condition, ConditionError, Matcher};
 use crate::request::{Parts, Request};
@@ -76,7 +76,14 @@ fn holds(lookup: &dyn Lookup, condition: &Condition, request: &Request) -> bool 
         Condition::Present(true) => any(&mut |value| value.is_some()),
         Condition::Present(false) => !any(&mut |value| value.is_some()) || any(&mut |value| value.is_none()),
         _ if lookup.are_too_many(request) => true,
-        _ => any(&mut |value| value.is_some_and(|value| condition.matches(request, value) != Some(false))),
+        _ => {
+            let by_absence = matches!(condition, Condition::NoneOf(_));
+            let holds = |value: Option<&[u8]>| match value {
+                Some(value) => condition.matches(request, value) != Some(false),
+                None => by_absence,
+            };
+            by_absence && !any(&mut |_| true) || any(&mut { holds })
+        }
     }
 }
 

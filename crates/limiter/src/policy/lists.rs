@@ -2,7 +2,7 @@
 
 use crate::actor;
 use crate::actor::NamedActor;
-use crate::actor::address::Network;
+use crate::actor::address::{Network, Networks};
 use crate::cells::table::Hasher;
 use crate::request::Request;
 use diana_base::map::KeySet;
@@ -32,61 +32,52 @@ pub struct Lists {
     pub deny: List,
 }
 
-/// A list. A lookup takes one step for each kind of entry, however many entries there are.
+/// A list.
 #[derive(Debug, Default)]
 pub struct List {
-    /// The first addresses of all networks, by family (whether IPv4) and by prefix length in bits.
-    networks: Vec<((bool, u8), KeySet)>,
+    networks: Networks,
     pub(crate) actors: Vec<(NamedActor, KeySet)>,
 }
 
 impl FromIterator<Member> for List {
     fn from_iter<I: IntoIterator<Item = Member>>(members: I) -> List {
-        let mut list = List::default();
+        let (mut networks, mut actors) = (Vec::new(), Vec::new());
         for member in members {
             match member {
-                Member::Network(network) => {
-                    let first = network.first();
-                    add(&mut list.networks, (first.is_ipv4(), network.prefix()), &bytes(first));
-                }
-                Member::Actor(named, value) => add(&mut list.actors, named, &value),
+                Member::Network(network) => networks.push(network),
+                Member::Actor(named, value) => add(&mut actors, named, &value),
             }
         }
-        list
+        List { networks: Networks::new(networks), actors }
     }
 }
 
-/// Adds a key to the set of its kind. There are few kinds.
-fn add<K: PartialEq>(list: &mut Vec<(K, KeySet)>, kind: K, key: &[u8]) {
-    match list.iter_mut().find(|(other, _)| *other == kind) {
-        Some((_, keys)) => {
-            keys.add(key);
+/// Adds a value to the set of its actor. There are few actors.
+fn add(list: &mut Vec<(NamedActor, KeySet)>, named: NamedActor, value: &[u8]) {
+    match list.iter_mut().find(|(other, _)| *other == named) {
+        Some((_, values)) => {
+            values.add(value);
         }
         None => {
-            let mut keys = KeySet::default();
-            keys.add(key);
-            list.push((kind, keys));
+            let mut values = KeySet::default();
+            values.add(value);
+            list.push((named, values));
         }
-    }
-}
-
-/// The bytes of an address, unique within its family.
-fn bytes(address: IpAddr) -> [u8; 16] {
-    match address {
-        IpAddr::V4(address) => address.to_ipv6_mapped().octets(),
-        IpAddr::V6(address) => address.octets(),
     }
 }
 
 impl List {
     /// A hash of all entries, whatever their order.
     pub(super) fn canonical_hash(&self) -> u64 {
-        let networks =
-            |(kind, firsts): &((bool, u8), KeySet)| Hasher::of(&(kind, Hasher::of_all(firsts.keys())));
+        let network = |network: Network| {
+            let mut key = Vec::new();
+            network.write_key(&mut key);
+            Hasher::of(&key)
+        };
         let actors = |(named, values): &(NamedActor, KeySet)| {
             Hasher::of(&(named.canonical_form(), Hasher::of_all(values.keys())))
         };
-        Hasher::of_all(self.networks.iter().map(networks).chain(self.actors.iter().map(actors)))
+        Hasher::of_all(self.networks.merged().iter().map(network).chain(self.actors.iter().map(actors)))
     }
 
     pub(crate) fn is_empty(&self) -> bool {
@@ -95,10 +86,7 @@ impl List {
 
     /// Whether the request's client or one of its actors is on the list.
     pub(crate) fn names(&self, request: &Request, client: impl Fn(&Request) -> Option<IpAddr>) -> bool {
-        let is_listed = |address: IpAddr| {
-            let mut family = self.networks.iter().filter(|((v4, _), _)| *v4 == address.is_ipv4());
-            family.any(|((_, prefix), firsts)| firsts.contains(&bytes(Network::of(address, *prefix).first())))
-        };
+        let is_listed = |address| self.networks.place(address).is_some();
         if !self.networks.is_empty() && client(request).is_some_and(is_listed) {
             return true;
         }

@@ -4,6 +4,7 @@
 
 use super::key::ActorKey;
 use super::quota::Quota;
+use crate::actor::address::Networks;
 use crate::actor::{self, NamedActor};
 use crate::cells::table::Hasher;
 use crate::request::Request;
@@ -101,13 +102,22 @@ pub struct PlanSource {
     pub actor: NamedActor,
     /// The names of all plans: at most [`MAX_PLANS`], of `A-Z a-z 0-9 . _ -`.
     pub names: Vec<String>,
-    /// The plan of each value of `actor`, as [`actor::parse_key`] returns the value.
+    /// The plan of each value of `actor`, as [`actor::parse_key`] returns the value, or of each
+    /// network, as [`write_key`](crate::actor::address::Network::write_key) writes it.
     pub values: KeyMap<PlanId>,
+    /// The networks, in the order of `values`; the longest prefix decides. Empty if the values are
+    /// no networks.
+    pub networks: Networks,
 }
 
 impl PlanSource {
     /// The plan of the request. `buffer` is working memory.
     pub(crate) fn of(&self, request: &Request, buffer: &mut Vec<u8>) -> PlanId {
+        if !self.networks.is_empty() {
+            let address = self.actor.actor().address(request);
+            let place = address.and_then(|address| self.networks.place(address));
+            return place.and_then(|place| self.values.values().get(place)).copied().unwrap_or_default();
+        }
         let start = buffer.len();
         actor::key(std::slice::from_ref(&self.actor), request, buffer);
         let plan = self.values.get(part(buffer, start..));
