@@ -4,10 +4,10 @@ use super::models::{Bucket, Log, Queue, Reference, Slices};
 use super::schedule::{Event, Run, astray, begins, onward, retry_after, within};
 use super::subject::{
     LONGEST_FILL_NS, Rule, cases, concurrency, leaky_bucket, log, power, quotas, sliding_log, sliding_window,
-    token_bucket, window,
+    token_bucket, waiting_bucket, window,
 };
 use diana_base::time::{Span, Time};
-use diana_limiter::algorithm::{Admission, Allowance, Reservation};
+use diana_limiter::algorithm::{Admission, Allowance, MAX_WAIT, Reservation};
 use diana_limiter::policy::PlacedQuota;
 use proptest::prelude::*;
 use proptest::sample::select;
@@ -88,6 +88,17 @@ pub fn buckets() -> BoxedStrategy<Family> {
     (several(one.prop_filter("a fill time that is allowed", fits)), any::<bool>())
         .prop_map(|(all, full)| Family::of_buckets(all, full))
         .boxed()
+}
+
+/// Buckets whose requests wait for their tokens, but for some.
+fn waiting_buckets() -> impl Strategy<Value = Family> {
+    let waits = several(prop_oneof![1 => Just(0), 3 => log(MAX_WAIT.as_ns() / 1_000_000)]);
+    (buckets(), waits, any::<bool>()).prop_map(|(mut family, waits, full)| {
+        for (rule, ms) in family.rules.iter_mut().zip(waits.iter().cycle()) {
+            *rule = waiting_bucket(rule.quota, Some(rule.capacity), full, Some(Span::from_ms(*ms)));
+        }
+        family
+    })
 }
 
 fn queues() -> BoxedStrategy<Family> {
@@ -206,7 +217,7 @@ proptest! {
     /// A refusal tells exactly when the same request passes, whichever quota charged the cell.
     #[test]
     fn waits_are_exact_under_any_quota(
-        family in families(), begin in begins(), arrivals in onward(), turns in turns(), place in 0..4_usize, part in 0.0..=1.0,
+        family in prop_oneof![7 => families(), 3 => waiting_buckets()], begin in begins(), arrivals in onward(), turns in turns(), place in 0..4_usize, part in 0.0..=1.0,
     ) {
         let mut shared = Shared::new(&family, begin);
         for (arrival, turn) in arrivals.iter().zip(&turns) {
@@ -299,6 +310,25 @@ fn a_reservation_is_no_part_of_another_quota() {
     let run = shared.under(0);
     run.judge.quota.as_reserve().unwrap().release(&mut run.cell, now, &reserved);
     assert_eq!(shared.under(1).look().remaining, 18, "the rest came back whatever the rate");
+}
+
+/// The `max_wait` of the slow bucket is 7/3 tokens, which take no whole number of nanoseconds at the
+/// rate of the fast one.
+#[test]
+fn a_slow_bucket_that_waits_promises_the_instant_at_which_it_admits() {
+    let per = |rpu, secs| Allowance { rpu, unit: Span::from_secs(secs) };
+    let rules = vec![
+        token_bucket((per(1_000, 1), Some(5_000), true)),
+        waiting_bucket(per(7, 3), Some(1), true, Some(Span::from_secs(1))),
+    ];
+    let bound = Box::new(Bucket::new(rules[0].quota, 5_000, true, Span::ZERO));
+    let mut shared = Shared::new(&Family { rules, bound }, 1_753_000_000_000_000_000);
+    assert!(shared.under(0).ask(5_000).verdict.admits());
+    let run = shared.under(1);
+    let wait = 5_000_000_000 - 2_333_333;
+    assert_eq!(retry_after(&run.probe(0, 1)), Span::from_ns(wait));
+    assert!(!run.probe(wait - 1, 1).admits());
+    assert!(run.probe(wait, 1).admits());
 }
 
 /// Waits for turns that a slow queue gave are not longer than one turn of a fast one.

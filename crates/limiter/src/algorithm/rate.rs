@@ -95,14 +95,15 @@ impl Rate {
     }
 
     /// How long the tokens that come in `span`, and `more` tokens or fewer, take at the rate `to`.
-    /// Rounded up, and at least zero.
-    pub(super) fn convert(self, span: Exact, more: i64, to: Rate) -> Exact {
+    /// Rounded up if `up`, else down, and at least zero.
+    pub(super) fn convert(self, span: Exact, more: i64, to: Rate, up: bool) -> Exact {
         let all = u128::from(span.ns).saturating_mul(self.per.into()).saturating_add(span.fraction.into());
         let (ns, per) = (u128::from(self.ns.max(1)), u128::from(to.per.max(1)));
         let (tokens, rest) = (all.checked_div(ns).unwrap_or(0), all.checked_rem(ns).unwrap_or(0));
         let tokens = tokens.checked_add_signed(more.into());
         let (tokens, rest) = tokens.map_or((0, 0), |tokens| (tokens, rest));
-        let part = rest.saturating_mul(to.ns.into()).div_ceil(ns);
+        let part = rest.saturating_mul(to.ns.into());
+        let part = if up { part.div_ceil(ns) } else { part.checked_div(ns).unwrap_or(0) };
         let all = tokens.saturating_mul(to.ns.into()).saturating_add(part);
         Exact {
             ns: u64::try_from(all.checked_div(per).unwrap_or(0)).unwrap_or(u64::MAX),

@@ -319,7 +319,7 @@ impl TokenBucket {
             // The tokens that the bucket holds are those that the actor saved.
             Start::Empty => signed(self.burst()).saturating_sub(signed(other.burst())),
         };
-        let lacking = other.rate.convert(other.rate.sub(other.full_at(cell), instant), more, rate);
+        let lacking = other.rate.convert(other.rate.sub(other.full_at(cell), instant), more, rate, true);
         let full_at = rate.add(instant, lacking);
         let reserved = other.reserved(cell);
         let full_at = if reserved == 0 || reserved < self.burst() && self.reach == self.fill {
@@ -381,10 +381,12 @@ impl TokenBucket {
         Verdict { admission, more_in, full_in, charge: Charge { cost: 0, ..charge }, ..verdict }
     }
 
-    /// The same bucket, into which tokens come at the rate of the other one.
+    /// The same bucket, into which tokens come at the rate of the other one. What a cell lacks is
+    /// rounded up when this bucket takes it over, so the longest wait is rounded down: both buckets
+    /// then admit at the same instants.
     fn at_rate_of(&self, other: &TokenBucket) -> TokenBucket {
         let rate = other.rate;
-        let wait = self.rate.convert(self.rate.sub(self.reach, self.fill), 0, rate);
+        let wait = self.rate.convert(self.rate.sub(self.reach, self.fill), 0, rate, false);
         let fill = rate.span_of(self.burst());
         TokenBucket { rate, fill, reach: rate.add(fill, wait), ..*self }
     }
