@@ -38,8 +38,9 @@ pub fn matched(document: &Document, incoming: &Incoming) -> Result<Matched> {
         let limit = |(at, limit): (usize, &Limit)| marked(limit.value, is_kept, at);
         document.limits.iter().enumerate().map(limit).collect::<Vec<Value>>()
     };
-    let applying = holding(marked(|key| is_matched(key) || key == "exclusive"), incoming)?;
-    let matching = holding(marked(is_matched), incoming)?;
+    let holding = |limits| holding(limits, document.get("case_sensitive"), incoming);
+    let applying = holding(marked(|key| is_matched(key) || key == "exclusive"))?;
+    let matching = holding(marked(is_matched))?;
     let switched_off: Vec<usize> = matching.into_iter().filter(|at| !applying.contains(at)).collect();
     let rest: Vec<(usize, &Limit)> = document
         .limits
@@ -52,7 +53,7 @@ pub fn matched(document: &Document, incoming: &Incoming) -> Result<Matched> {
     let (mut limits, mut conditions, mut urls) = (Vec::new(), BTreeMap::new(), BTreeMap::new());
     for (at, limit) in &rest {
         urls.insert(limits.len(), *at);
-        limits.push(marked_at(limit.value, |key| matches!(key, "url" | "Url"), &limits));
+        limits.push(marked_at(limit.value, is_url, &limits));
         for aspect in conditions::of(limit.value) {
             let root = vec![("url", Value::Text("/".into())), (aspect.key, aspect.value.clone())];
             let value = changed(&Value::Object(Vec::new()), |_| false, root);
@@ -60,7 +61,7 @@ pub fn matched(document: &Document, incoming: &Incoming) -> Result<Matched> {
             limits.push(marked_at(&value, |_| true, &limits));
         }
     }
-    let held = if limits.is_empty() { Vec::new() } else { holding(limits, incoming)? };
+    let held = if limits.is_empty() { Vec::new() } else { holding(limits)? };
     let mut held_by_place = vec![false; urls.len().saturating_add(conditions.len())];
     for at in held {
         held_by_place.get_mut(at).into_iter().for_each(|held| *held = true);
@@ -82,7 +83,12 @@ pub fn matched(document: &Document, incoming: &Incoming) -> Result<Matched> {
 
 /// Whether the key decides which requests a limit matches.
 fn is_matched(key: &str) -> bool {
-    matches!(key, "url" | "Url") || matcher::KINDS.iter().any(|kind| kind.key == key)
+    is_url(key) || matcher::KINDS.iter().any(|kind| kind.key == key)
+}
+
+/// Whether the key decides which paths a limit matches.
+fn is_url(key: &str) -> bool {
+    matches!(key, "url" | "Url" | "case_sensitive")
 }
 
 /// The limit with these keys and one rule, named by `number`.
@@ -102,9 +108,11 @@ fn marked_at(limit: &Value, is_kept: impl Fn(&str) -> bool, before: &[Value]) ->
 }
 
 /// The numbers of the marked limits that apply to the request, in the order of their checks.
-fn holding(limits: Vec<Value>, incoming: &Incoming) -> Result<Vec<usize>> {
+fn holding(limits: Vec<Value>, case_sensitive: Option<&Value>, incoming: &Incoming) -> Result<Vec<usize>> {
     let local = Value::Object(vec![("max_actors".into(), Value::Whole(1))]);
-    let document = Value::Object(vec![("limits".into(), Value::List(limits)), ("local".into(), local)]);
+    let case_sensitive = case_sensitive.map(|flag| ("case_sensitive".into(), flag.clone()));
+    let entries = [("limits".into(), Value::List(limits)), ("local".into(), local)].into_iter();
+    let document = Value::Object(entries.chain(case_sensitive).collect());
     let policy = compile(&document)?.policy;
     let mut worker = Worker::new(policy.clone(), Memory::new(), &[0; 16]);
     let request = policy.request(&incoming.values);
