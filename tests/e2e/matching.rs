@@ -275,6 +275,38 @@ fn networks_are_conditions_and_members_of_plans() {
     }
 }
 
+/// A backend that ignores case serves `/LOGIN` as `/login`.
+#[test]
+fn a_limit_in_any_case_has_no_other_spelling() {
+    let nothing = |name| json!([{"name": name, "rpu": 0, "unit": "hour"}]);
+    let gateway = start(json!({
+        "case_sensitive": false,
+        "limits": [
+            {"url": "/tasks", "rules": nothing("tasks")},
+            {"url": "/Exact", "case_sensitive": true, "rules": nothing("exact")},
+            {"url": "/t/{t}", "rules": once("tenant", json!({"segment": "t"}))},
+            {"url": "/host", "hosts": "Shop.example", "rules": nothing("host")},
+        ],
+    }));
+    let plain = "host: a\r\n";
+    for target in
+        ["/tasks", "/TASKS/x", "/%54asks", "/x/..;/Tasks", "//x/TASKS", "/TA%C5%BFKS", "/TAS%e2%84%aaS"]
+    {
+        assert!(!passes(&gateway, target, plain), "{target}");
+        assert!(!passes_over_http2(&gateway, "GET", target), "{target}");
+    }
+    assert!(passes(&gateway, "/EXACT", plain));
+    assert!(!passes(&gateway, "/Exact", plain));
+    assert!(passes(&gateway, "/t/acme", plain));
+    assert!(!passes(&gateway, "/T/ACME", plain));
+    assert!(!passes(&gateway, "/HOST", "host: sHOP.example:80\r\n"));
+    // Envoy refuses hosts with other letters than ASCII, so none of them folds into a host.
+    for host in ["\u{17f}hop.example", "shop.exam\u{212a}le"] {
+        let request = format!("GET /host HTTP/1.1\r\nhost: {host}\r\n\r\n");
+        assert_eq!(gateway.raw(request.as_bytes()).unwrap().unwrap().status, 400, "{host}");
+    }
+}
+
 /// Proxies in front add lines; a client must not choose its address with a line of its own.
 #[test]
 fn an_address_list_in_several_lines_is_one_list() {

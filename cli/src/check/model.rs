@@ -85,12 +85,14 @@ impl<'a> Model<'a> {
             Some(_) => Mode::of(root),
             None => Mode { is_shadow: false, enforce: None },
         };
+        let case_sensitive = root.get("limits").and_then(|_| root.get("case_sensitive"));
+        let case_sensitive = case_sensitive.and_then(Value::flag).unwrap_or(true);
         let limits: Vec<&Value> = match (&root.kind, root.get("limits")) {
             (Kind::List(items), _) => items.iter().collect(),
             (_, Some(limits)) => limits.items().iter().collect(),
             _ => vec![root],
         };
-        let limits = limits.into_iter().filter_map(|limit| Limit::of(limit, mode)).collect();
+        let limits = limits.into_iter().filter_map(|limit| Limit::of(limit, mode, case_sensitive)).collect();
         Model { root, limits }
     }
 
@@ -130,8 +132,13 @@ fn is_method_or_host(source: &Value) -> bool {
 }
 
 impl<'a> Limit<'a> {
-    fn of(value: &'a Value, document: Mode) -> Option<Limit<'a>> {
+    fn of(value: &'a Value, document: Mode, case_sensitive: bool) -> Option<Limit<'a>> {
         let url = value.get("url").or_else(|| value.get("Url"))?;
+        let ignores_case = !value.get("case_sensitive").and_then(Value::flag).unwrap_or(case_sensitive);
+        let compile = |url: &Value| match url.text()?.parse::<Pattern>() {
+            Ok(pattern) if ignores_case => pattern.ignoring_case().ok(),
+            pattern => pattern.ok(),
+        };
         let mut conditions = Vec::new();
         for kind in KINDS {
             let Some(condition) = value.get(kind.key) else {
@@ -155,7 +162,7 @@ impl<'a> Limit<'a> {
         conditions.sort_by(|a, b| a.canonical_form().cmp(&b.canonical_form()));
         let rules = value.get("rules").map_or(&[][..], Value::items);
         Some(Limit {
-            patterns: pattern::sorted(urls(url).map(|url| url.text()?.parse().ok()).collect::<Option<_>>()?),
+            patterns: pattern::sorted(urls(url).map(compile).collect::<Option<_>>()?),
             conditions,
             exclusive: value.get("exclusive").and_then(Value::flag).unwrap_or(false),
             is_high: value.get("priority").and_then(Value::text).map(fold).as_deref() == Some("high"),

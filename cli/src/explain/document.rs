@@ -19,19 +19,26 @@ pub struct Limit<'a> {
     pub place: String,
     /// The limit's object.
     pub value: &'a Value,
+    /// Whether the urls match in any case.
+    pub ignores_case: bool,
 }
 
 impl<'a> Document<'a> {
     /// The limits of a valid document.
     pub fn of(top: &'a Value) -> Document<'a> {
+        let of_document = get(top, "limits").and_then(|_| get(top, "case_sensitive"));
+        let limit = |place, value| {
+            let flag = get(value, "case_sensitive").or(of_document);
+            Limit { place, value, ignores_case: flag == Some(&Value::Bool(false)) }
+        };
         let placed = |name: &str, items: &'a [Value]| {
-            let limit = |(index, value)| Limit { place: format!("{name}[{index}]"), value };
+            let limit = |(index, value)| limit(format!("{name}[{index}]"), value);
             items.iter().enumerate().map(limit).collect()
         };
         let limits = match (top, get(top, "limits")) {
             (Value::List(items), _) => placed("", items),
             (_, Some(Value::List(items))) => placed("limits", items),
-            _ => vec![Limit { place: String::new(), value: top }],
+            _ => vec![limit(String::new(), top)],
         };
         Document { top, limits }
     }
@@ -71,12 +78,17 @@ impl<'a> Limit<'a> {
 
     /// The url patterns as one text.
     pub fn url(&self) -> String {
-        self.urls().join(", ")
+        let case = if self.ignores_case { " in any case" } else { "" };
+        format!("{}{case}", self.urls().join(", "))
     }
 
     /// The compiled url patterns.
     pub fn patterns(&self) -> Vec<Pattern> {
-        pattern::sorted(self.urls().into_iter().filter_map(|url| url.parse().ok()).collect())
+        let compile = |url: &str| match url.parse::<Pattern>() {
+            Ok(pattern) if self.ignores_case => pattern.ignoring_case().ok(),
+            pattern => pattern.ok(),
+        };
+        pattern::sorted(self.urls().into_iter().filter_map(compile).collect())
     }
 
     /// The rules, each with its place in the document.

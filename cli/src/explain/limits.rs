@@ -41,10 +41,9 @@ pub fn matched(document: &Document, incoming: &Incoming) -> Result<Matched> {
         let limit = |(at, limit): (usize, &Limit)| marked(limit.value, is_kept, at);
         document.limits.iter().enumerate().map(limit).collect::<Vec<Value>>()
     };
-    let ip = document.get("ip");
     let exclusive = marked(|key| is_matched(key) || key == "exclusive");
-    let (applying, client) = holding(exclusive, ip, incoming)?;
-    let (matching, _) = holding(marked(is_matched), ip, incoming)?;
+    let (applying, client) = holding(exclusive, document, incoming)?;
+    let (matching, _) = holding(marked(is_matched), document, incoming)?;
     let switched_off: Vec<usize> = matching.into_iter().filter(|at| !applying.contains(at)).collect();
     let rest: Vec<(usize, &Limit)> = document
         .limits
@@ -57,7 +56,7 @@ pub fn matched(document: &Document, incoming: &Incoming) -> Result<Matched> {
     let (mut limits, mut conditions, mut urls) = (Vec::new(), BTreeMap::new(), BTreeMap::new());
     for (at, limit) in &rest {
         urls.insert(limits.len(), *at);
-        limits.push(marked_at(limit.value, |key| matches!(key, "url" | "Url"), &limits));
+        limits.push(marked_at(limit.value, is_url, &limits));
         for aspect in conditions::of(limit.value) {
             let root = vec![("url", Value::Text("/".into())), (aspect.key, aspect.value.clone())];
             let value = changed(&Value::Object(Vec::new()), |_| false, root);
@@ -65,7 +64,7 @@ pub fn matched(document: &Document, incoming: &Incoming) -> Result<Matched> {
             limits.push(marked_at(&value, |_| true, &limits));
         }
     }
-    let held = if limits.is_empty() { Vec::new() } else { holding(limits, ip, incoming)?.0 };
+    let held = if limits.is_empty() { Vec::new() } else { holding(limits, document, incoming)?.0 };
     let mut held_by_place = vec![false; urls.len().saturating_add(conditions.len())];
     for at in held {
         held_by_place.get_mut(at).into_iter().for_each(|held| *held = true);
@@ -87,7 +86,12 @@ pub fn matched(document: &Document, incoming: &Incoming) -> Result<Matched> {
 
 /// Whether the key decides which requests a limit matches.
 fn is_matched(key: &str) -> bool {
-    matches!(key, "url" | "Url") || matcher::KINDS.iter().any(|kind| kind.key == key)
+    is_url(key) || matcher::KINDS.iter().any(|kind| kind.key == key)
+}
+
+/// Whether the key decides which paths a limit matches.
+fn is_url(key: &str) -> bool {
+    matches!(key, "url" | "Url" | "case_sensitive")
 }
 
 /// The limit with these keys and one rule, named by `number`.
@@ -110,12 +114,14 @@ fn marked_at(limit: &Value, is_kept: impl Fn(&str) -> bool, before: &[Value]) ->
 /// the client's address.
 fn holding(
     limits: Vec<Value>,
-    ip: Option<&Value>,
+    whole: &Document,
     incoming: &Incoming,
 ) -> Result<(Vec<usize>, Option<IpAddr>)> {
     let local = Value::Object(vec![("max_actors".into(), Value::Whole(1))]);
     let keys = [("limits".into(), Value::List(limits)), ("local".into(), local)].into_iter();
-    let document = Value::Object(keys.chain(ip.map(|ip| ("ip".into(), ip.clone()))).collect());
+    let others = ["ip", "case_sensitive"].into_iter();
+    let others = others.filter_map(|key| Some((key.to_owned(), whole.get(key)?.clone())));
+    let document = Value::Object(keys.chain(others).collect());
     let policy = compile(&document)?.policy;
     let mut worker = Worker::new(policy.clone(), Memory::new(), &[0; 16]);
     let request = policy.request(&incoming.values);

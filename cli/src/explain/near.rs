@@ -88,6 +88,7 @@ fn url(limit: &Limit, incoming: &Incoming) -> (Distance, Option<String>) {
     let other = (Distance::Far, Some("the path differs".to_owned()));
     let readings = Readings::of(incoming.target.as_bytes());
     let patterns = limit.patterns();
+    let readings = if limit.ignores_case { readings.folded() } else { readings };
     let near = patterns.iter().flat_map(|url| readings.iter().filter_map(move |path| difference(url, path)));
     near.min_by_key(|(distance, _)| *distance).map_or(other, |(distance, why)| (distance, Some(why)))
 }

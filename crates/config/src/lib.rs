@@ -365,6 +365,8 @@ fn read(top: Top, source: Source, reading: Reading) -> Option<Configuration> {
         None if is_open => Actors::open(),
         actors => Actors::compile(actors, &mut scope),
     };
+    let case_sensitive = top.case_sensitive.and_then(|node| node.flag()).unwrap_or(true);
+    let actors = actors.ignoring_case(!case_sensitive);
     let mode = Mode::compile(top.mode, top.enforce).refusing_at_most(source.max_enforce);
     let has_store = top.store.is_some();
     let store = top.store.and_then(|node| global_store::compile(node, source.secret));
@@ -372,7 +374,8 @@ fn read(top: Top, source: Source, reading: Reading) -> Option<Configuration> {
     let (names, responses) = (names::Names::default(), Vec::new());
     let plans = plans::Plans::compile(top.plan, is_open, &actors, &mut scope);
     let warnings = Vec::new();
-    let mut reader = rule::Reader { actors: &actors, mode, names, plans, global, warnings, responses };
+    let mut reader =
+        rule::Reader { actors: &actors, case_sensitive, mode, names, plans, global, warnings, responses };
 
     let nodes = top.limits.unwrap_or_default();
     reader.names.collect(&nodes);

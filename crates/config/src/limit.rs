@@ -19,7 +19,8 @@ pub(super) fn compile(node: Node, reader: &mut rule::Reader, scope: &mut Scope) 
     let url = fields.require_either("url", "Url");
     let urls = url.map(|node| pattern::items(&node)).unwrap_or_default();
     let first = pattern::first(&urls);
-    let patterns = pattern::read(&urls);
+    let case_sensitive = fields.take("case_sensitive").and_then(|node| node.flag());
+    let patterns = pattern::read(&urls, case_sensitive.unwrap_or(reader.case_sensitive));
 
     let (mut conditions, mut canonical_form, mut complete) = (Vec::new(), String::new(), true);
     for kind in KINDS {

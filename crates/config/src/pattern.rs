@@ -21,10 +21,15 @@ pub(super) fn first<'a>(urls: &[Node<'a>]) -> &'a str {
 }
 
 /// Reads the urls of a limit. Reports each mistake at its place and then returns `None`.
-pub(super) fn read(urls: &[Node]) -> Option<Vec<Pattern>> {
+pub(super) fn read(urls: &[Node], case_sensitive: bool) -> Option<Vec<Pattern>> {
     let mut patterns: Vec<Pattern> = Vec::new();
+    let compile = |text: &str| match text.parse::<Pattern>() {
+        Ok(pattern) if !case_sensitive => pattern.ignoring_case(),
+        pattern => pattern,
+    };
     for node in urls {
-        match node.text().and_then(|text| pattern(text).map_err(|why| node.fail(why)).ok()) {
+        let read = |text| compile(text).map_err(|error| node.fail(why(text, error))).ok();
+        match node.text().and_then(read) {
             Some(pattern) if patterns.contains(&pattern) => {
                 node.fail("another url of the limit matches the same paths: leave this out");
             }

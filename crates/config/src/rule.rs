@@ -23,6 +23,8 @@ use diana_response::{ResponseOverride, RuleResponses};
 /// The context in which a rule is read.
 pub(super) struct Reader<'a> {
     pub(super) actors: &'a Actors,
+    /// Whether urls distinguish cases, unless their limit says it.
+    pub(super) case_sensitive: bool,
     /// The document's mode.
     pub(super) mode: Mode,
     pub(super) names: Names,
@@ -121,7 +123,10 @@ pub(super) fn compile(
         Some(node) => reader.plans.rule(&node, &fields, (kind, weight), global.as_ref(), &mut time_base),
         None => Some(Vec::new()),
     };
-    fields.belong(&["ip", "response"], "to the limit, beside `rules`, or at the top, beside `limits`");
+    fields.belong(
+        &["ip", "response", "case_sensitive"],
+        "to the limit, beside `rules`, or at the top, beside `limits`",
+    );
     fields.belong(LIMIT_KEYS, "to the limit, beside `rules`");
     fields.belong(TOP_KEYS, "at the top, beside `limits`");
     fields.finish();

@@ -15,6 +15,7 @@ pub(super) struct Top<'a> {
     pub(super) limits: Option<Vec<Node<'a>>>,
     /// Whether the limits are in one of the two short forms.
     pub(super) is_short: bool,
+    pub(super) case_sensitive: Option<Node<'a>>,
     pub(super) actors: Option<Node<'a>>,
     pub(super) plan: Option<Node<'a>>,
     pub(super) ip: Option<Node<'a>>,
@@ -63,6 +64,7 @@ impl<'a> Top<'a> {
         let top = Top {
             limits: limits.and_then(|node| node.list()),
             is_short: false,
+            case_sensitive: fields.take("case_sensitive"),
             actors: fields.take("actors"),
             plan: fields.take("plan"),
             ip: fields.take("ip"),
@@ -88,6 +90,7 @@ impl<'a> Top<'a> {
         Top {
             is_short: if self.limits.is_some() { self.is_short } else { base.is_short },
             limits: self.limits.or(base.limits),
+            case_sensitive: self.case_sensitive.or(base.case_sensitive),
             actors: self.actors.or(base.actors),
             plan: self.plan.or(base.plan),
             ip: self.ip.or(base.ip),

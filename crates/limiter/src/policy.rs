@@ -498,8 +498,11 @@ impl Policy {
         let target = request.get(self.path).unwrap_or_default();
         let mut is_high_priority = true;
         for path in Readings::of(target).iter() {
-            let is_certain = self.tree.matches(path, request, matches);
-            is_high_priority &= self.collect((matches, is_certain), request, found);
+            let folded = if self.tree.ignores_case() { path.folded() } else { Vec::new() };
+            for at in 0..folded.len().max(1) {
+                let is_certain = self.tree.matches(path, folded.get(at), request, matches);
+                is_high_priority &= self.collect((matches, is_certain), request, found);
+            }
         }
         sort::sort_by_key(found, |index| *index);
         found.dedup();

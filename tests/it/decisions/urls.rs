@@ -202,6 +202,83 @@ fn no_spelling_of_a_uuid_is_another_actor() {
     );
 }
 
+/// Backends fold `ſ` and the Kelvin sign, or they do not: each spelling is limited.
+#[test]
+fn no_case_evades_a_limit_for_a_backend_that_ignores_it() {
+    let json = r#"{"case_sensitive": false, "limits": [
+        {"url": "/Tasks", "rules": [{"name": "tasks", "rpu": 1, "unit": "hour"}]},
+        {"url": "=/tasks/OPEN", "rules": [{"name": "open", "rpu": 9, "unit": "hour"}], "case_sensitive": true}]}"#;
+    let mut script = String::from("0ms GET /tasks -> pass tasks=0\n");
+    for target in [
+        "/Tasks/x",
+        "/TASKS",
+        "//tAsKs/",
+        "/%54a%53ks;A=1",
+        "/x/..;/TASKS",
+        "/X%2F..%2FTASKS",
+        r"/x\..\TASKS",
+        "//HOST/TASKS",
+        "http://a/TASKS?q",
+        "/taſks",
+        "/TA%C5%BFKS",
+        "/tas\u{212a}s",
+        "/ta%c5%bf%e2%84%aaſ",
+        "/\u{212a}/..;/ta%C5%BFKS",
+    ] {
+        script += &format!("0ms GET {target} -> refuse tasks tasks=refused\n");
+    }
+    script += "0ms GET /TASK -> pass none
+               0ms GET /ta%25C5%25BFks -> pass none
+               1h w1 GET /tasks/OPEN -> pass tasks=0 open=8
+               2h w2 GET /tasks/Open -> pass tasks=0";
+    check(json, &script);
+}
+
+#[test]
+fn an_exclusive_limit_in_any_case_frees_no_other_path() {
+    let json = r#"[
+        {"url": "/", "rules": [{"name": "root", "rpu": 9, "unit": "hour"}]},
+        {"url": "/ask", "case_sensitive": false, "exclusive": true},
+        {"url": "/ASK/x", "rules": [{"name": "exact", "rpu": 9, "unit": "hour"}]}]"#;
+    check(
+        json,
+        "0ms GET /ask      -> pass none
+         0ms GET /Ask/%58  -> pass none
+         0ms GET /ASK/x    -> pass exact=8
+         0ms GET /aſk      -> pass root=8
+         0ms GET /as\u{212a} -> pass root=7
+         0ms GET /x        -> pass root=6",
+    );
+}
+
+#[test]
+fn actors_of_the_path_are_the_same_in_any_case() {
+    let json = r#"{
+        "case_sensitive": false,
+        "actors": {"first": {"path": 1}},
+        "deny": [{"first": "Closed"}],
+        "limits": [
+            {"url": "/t/{t}", "rules": [
+                {"name": "tenant", "actor": {"segment": "t"}, "rpu": 2, "unit": "hour", "missing": "deny",
+                 "overrides": {"BIG": {"rpu": 9}}}]},
+            {"url": "/{x:[A-Z]+}/p", "rules": [{"name": "typed", "actor": "first", "rpu": 2, "unit": "hour"}]},
+            {"url": "/e/*", "case_sensitive": true, "rules": [
+                {"name": "exact", "actor": "first", "rpu": 2, "unit": "hour"}]}]}"#;
+    check(
+        json,
+        "0ms GET /t/acme     -> pass tenant=1
+         0ms GET /T/ACME/x   -> pass tenant=0
+         0ms GET /t/%41cme   -> refuse tenant tenant=refused
+         0ms GET /t/Big      -> pass tenant=8
+         0ms GET /t/ſam      -> no-actor tenant tenant=refused
+         0ms GET /CLOSED/x   -> denied
+         0ms GET /One/P      -> pass typed=1
+         0ms GET /oNE/p      -> pass typed=0
+         0ms GET /e/x        -> pass exact=1
+         0ms GET /E/x        -> pass none",
+    );
+}
+
 #[test]
 fn no_spelling_evades_a_limit() {
     let json = r#"{"url": "/admin/caf%c3%a9", "rules": [{"name": "admin", "rpu": 1, "unit": "hour"}]}"#;

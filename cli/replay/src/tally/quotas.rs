@@ -43,7 +43,10 @@ impl Variants {
             let kept = keys.iter().filter_map(|key| Some(((*key).to_owned(), from.get(*key)?.clone())));
             kept.collect()
         };
-        let (document, limit) = (keep(document, &["actors", "ip"]), keep(limit, &["url", "Url"]));
+        let (document, limit) = (
+            keep(document, &["actors", "ip", "case_sensitive"]),
+            keep(limit, &["url", "Url", "case_sensitive"]),
+        );
         Some(Variants { document, limit, rule, is_adaptive })
     }
 

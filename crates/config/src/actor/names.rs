@@ -59,6 +59,8 @@ pub struct Actors {
     definitions: KeyMap<Definition>,
     /// Whether more names are defined elsewhere, in a document that is not here.
     is_open: bool,
+    /// Whether segments of the path outside of limits are the same in any case.
+    ignores_case: bool,
 }
 
 #[derive(Debug)]
@@ -79,14 +81,20 @@ impl Actors {
             let actor = compile(node, scope).map(Arc::from);
             definitions.insert(name.as_bytes(), Definition { name: name.into(), actor });
         }
-        Actors { definitions, is_open: false }
+        Actors { definitions, is_open: false, ignores_case: false }
+    }
+
+    /// These actors in a document that ignores case, or not.
+    #[must_use]
+    pub fn ignoring_case(self, ignores_case: bool) -> Actors {
+        Actors { ignores_case, ..self }
     }
 
     /// The actors of a document whose other part, with more definitions, is not known yet. An
     /// unknown name is not reported.
     #[must_use]
     pub fn open() -> Actors {
-        Actors { definitions: KeyMap::default(), is_open: true }
+        Actors { is_open: true, ..Actors::default() }
     }
 
     /// The actors of a rule: a name or a `{segment: …}`, or a list of these whose values count
@@ -135,13 +143,36 @@ impl Actors {
         };
         // A wrong url is reported once, at the url.
         let is_unknown = urls.is_none() && named.actor().in_limit(None).is_some();
-        if is_unknown { None } else { in_limit(named, urls, item, scope) }
+        if is_unknown { None } else { self.in_limit(named, urls, item, scope) }
     }
 
     /// The actor called `name`, outside of limits. An unknown name, and an actor that depends on
     /// the url of a limit, are reported at `place`.
     pub fn find(&self, name: &str, place: &Node, scope: &mut Scope) -> Option<NamedActor> {
-        in_limit(self.known(name, place, scope)?, None, place, scope)
+        self.in_limit(self.known(name, place, scope)?, None, place, scope)
+    }
+
+    /// The actor in a limit with these urls. A mistake is reported at `place`.
+    fn in_limit(
+        &self,
+        named: NamedActor,
+        urls: Option<&[Pattern]>,
+        place: &Node,
+        scope: &Scope,
+    ) -> Option<NamedActor> {
+        let ignores_case = urls.map_or(self.ignores_case, |urls| urls.iter().any(Pattern::ignores_case));
+        let actor = match named.actor().in_limit(urls) {
+            None => named.actor().ignoring_case().filter(|_| ignores_case),
+            Some(Ok(actor)) => Some(actor),
+            Some(Err(error)) => {
+                place.fail(segment::why(urls, &error));
+                return None;
+            }
+        };
+        Some(match actor {
+            Some(actor) => NamedActor::new(named.name(), actor, scope.parts),
+            None => named,
+        })
     }
 
     fn known(&self, name: &str, place: &Node, scope: &mut Scope) -> Option<NamedActor> {
@@ -189,18 +220,6 @@ fn inline(node: &Node) -> Option<String> {
         Value::Text(name) => format!("{{{SEGMENT}: {name}}}"),
         _ => SEGMENT.into(),
     })
-}
-
-/// The actor in a limit with these urls. A mistake is reported at `place`.
-fn in_limit(named: NamedActor, urls: Option<&[Pattern]>, place: &Node, scope: &Scope) -> Option<NamedActor> {
-    match named.actor().in_limit(urls) {
-        None => Some(named),
-        Some(Ok(actor)) => Some(NamedActor::new(named.name(), actor, scope.parts)),
-        Some(Err(error)) => {
-            place.fail(segment::why(urls, &error));
-            None
-        }
-    }
 }
 
 fn is_name(name: &str) -> bool {

@@ -33,6 +33,9 @@ pub(super) const DOCUMENT: Object = Object::new("README.md", &[&[
     key("limits", "The limits. All limits that match a request apply.", Shape::List(&Shape::Def("limit"), 0, None))
         .required()
         .on("limits.md#limits"),
+    key("case_sensitive", "`false`: urls, and segments of the path as actors, match in any case.", Shape::Flag)
+        .or_flag(true)
+        .on("limits.md#backends-that-ignore-case"),
     key("actors", "The source of each actor's value, by the actor's name.", Shape::Map(&Shape::Def("actor")))
         .on("actors.md#actors-and-ip"),
     key(

@@ -25,6 +25,8 @@ const URL: &[Key] = &[
     )
     .on("limits.md#url"),
     key("Url", "Another spelling of `url`.", URLS).unoffered(),
+    key("case_sensitive", "`false`: the urls match in any case. The default is the document's.", Shape::Flag)
+        .on("limits.md#backends-that-ignore-case"),
 ];
 
 const REST: &[Key] = &[

@@ -22,8 +22,8 @@ macro_rules! names {
 
 /// The keys at the top. `headers` and `ip` are keys of a limit as well, with another meaning.
 pub(crate) const TOP_KEYS: &[&str] = names!(DOCUMENT.groups, &["headers", "ip"]);
-/// The keys of a limit. `headers`, `ip` and `response` are keys of the document as well.
-pub(crate) const LIMIT_KEYS: &[&str] = names!(LIMIT.groups, &["headers", "ip", "response"]);
+/// The keys of a limit. Those left out are keys of the document as well.
+pub(crate) const LIMIT_KEYS: &[&str] = names!(LIMIT.groups, &["headers", "ip", "response", "case_sensitive"]);
 /// The keys of a rule, including those of all algorithms. `mode` is a key of the document as well.
 pub(crate) const RULE_KEYS: &[&str] = names!(RULE.groups, &["mode"]);
 /// The kinds of store.

@@ -63,6 +63,12 @@ pub trait Actor: Send + Sync {
         None
     }
 
+    /// For a part of the path: the same source for backends that ignore case. `None` for any other
+    /// source, and for one that depends on the limit's urls, which say it.
+    fn ignoring_case(&self) -> Option<Arc<dyn Actor>> {
+        None
+    }
+
     /// For a source that depends on the limit's urls: the source in a limit with these urls, which
     /// are [`sorted`](crate::matcher::pattern::sorted), or why they do not provide the value. `None`
     /// for any other source.

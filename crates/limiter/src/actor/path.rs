@@ -7,6 +7,7 @@ use super::{Actor, ActorError};
 use crate::request::path::{self, Readings};
 use crate::request::{Part, PartId, Parts, Request};
 use diana_base::format::quoted;
+use std::sync::Arc;
 
 const MAX_SEGMENT: usize = 32;
 
@@ -16,6 +17,7 @@ pub struct PathSegment {
     part: PartId,
     /// The number of segments before this one.
     before: usize,
+    ignores_case: bool,
 }
 
 impl PathSegment {
@@ -24,17 +26,26 @@ impl PathSegment {
         if !(1..=MAX_SEGMENT).contains(&number) {
             return Err(ActorError::Path);
         }
-        Ok(PathSegment { part: parts.intern(Part::Path), before: number.saturating_sub(1) })
+        Ok(PathSegment {
+            part: parts.intern(Part::Path),
+            before: number.saturating_sub(1),
+            ignores_case: false,
+        })
+    }
+
+    fn readings<'p>(&self, path: &'p [u8]) -> Readings<'p> {
+        let readings = Readings::of(path);
+        if self.ignores_case { readings.folded() } else { readings }
     }
 }
 
 impl Actor for PathSegment {
     fn canonical_form(&self, _: &Parts) -> String {
-        format!("segment {}", self.before)
+        format!("segment {}{}", self.before, if self.ignores_case { " in any case" } else { "" })
     }
 
     fn write(&self, request: &Request, key: &mut Vec<u8>) -> bool {
-        let Some(readings) = request.get(self.part).map(Readings::of) else { return false };
+        let Some(readings) = request.get(self.part).map(|path| self.readings(path)) else { return false };
         let Some(Some(segment)) = only(readings.iter().map(|path| path.segments().nth(self.before))) else {
             return false;
         };
@@ -50,7 +61,11 @@ impl Actor for PathSegment {
             let why = "a segment that backends read differently is never counted";
             return Err(format!("{why}, found {}", quoted(value)));
         }
-        Ok(segment)
+        Ok(if self.ignores_case { path::fold(&segment) } else { segment })
+    }
+
+    fn ignoring_case(&self) -> Option<Arc<dyn Actor>> {
+        Some(Arc::new(PathSegment { ignores_case: true, ..*self }))
     }
 }
 
@@ -87,6 +102,25 @@ mod tests {
         let (actor, parts) = actor(1).unwrap();
         let mut key = Vec::new();
         assert!(!actor.write(&Request::new(&Values::default(), &parts), &mut key) && key.is_empty());
+    }
+
+    #[test]
+    fn a_segment_in_any_case_is_one_value() {
+        let (actor, parts) = actor(2).unwrap();
+        let any = actor.ignoring_case().unwrap();
+        assert_ne!(any.canonical_form(&parts), actor.canonical_form(&parts));
+        for (target, expected) in [
+            ("/tenants/ACME", Some("acme")),
+            ("/x/a%43me", Some("acme")),
+            ("/x/%c3%89", Some("%c3%89")),
+            ("/x/ſam", None),
+            ("/ſam/x", Some("x")),
+        ] {
+            let (values, mut key) = (Values::default().with(Part::Path, target), Vec::new());
+            let written = any.write(&Request::new(&values, &parts), &mut key);
+            assert_eq!(written.then_some(&*key), expected.map(str::as_bytes), "{target}");
+        }
+        assert_eq!(any.parse("%41cſ\u{212a}"), Ok(b"acsk".to_vec()));
     }
 
     #[test]

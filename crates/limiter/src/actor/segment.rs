@@ -7,7 +7,7 @@ use super::{Actor, ActorError, SegmentError};
 use crate::matcher::pattern::{Pattern, Segment, is_name};
 use crate::request::path::{self, Readings};
 use crate::request::{Part, PartId, Parts, Request, Values};
-use diana_base::format::{decimal, netstring, quoted};
+use diana_base::format::{decimal, quoted};
 use diana_base::widened;
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -57,6 +57,17 @@ struct UrlSegment {
     urls: Vec<(Pattern, usize)>,
 }
 
+impl UrlSegment {
+    fn ignores_case(&self) -> bool {
+        self.urls.iter().any(|(url, _)| url.ignores_case())
+    }
+
+    fn readings<'p>(&self, path: &'p [u8]) -> Readings<'p> {
+        let readings = Readings::of(path);
+        if self.ignores_case() { readings.folded() } else { readings }
+    }
+}
+
 /// The segment in all readings that one of `urls` matches, if they agree. In each reading, the most
 /// specific url that matches counts. A UUID is in lower case.
 fn find<'r>(urls: &[(Pattern, usize)], readings: &'r Readings, request: &Request) -> Option<Cow<'r, [u8]>> {
@@ -74,13 +85,13 @@ impl Actor for UrlSegment {
     /// The urls are a part of the text, because they decide which readings count.
     fn canonical_form(&self, _: &Parts) -> String {
         let of_url = |(url, place): &(Pattern, usize)| {
-            [" ", &decimal(widened(*place)), " of ", &netstring(&url.to_string())].concat()
+            [" ", &decimal(widened(*place)), " of ", &url.canonical_form()].concat()
         };
         ["url segment".into()].into_iter().chain(self.urls.iter().map(of_url)).collect()
     }
 
     fn write(&self, request: &Request, key: &mut Vec<u8>) -> bool {
-        let Some(readings) = request.get(self.part).map(Readings::of) else { return false };
+        let Some(readings) = request.get(self.part).map(|path| self.readings(path)) else { return false };
         let Some(segment) = find(&self.urls, &readings, request) else { return false };
         key.extend_from_slice(&segment);
         true
@@ -89,9 +100,12 @@ impl Actor for UrlSegment {
     /// Reads the value in a path that a url matches, because some values are missing in some urls
     /// only.
     fn parse(&self, value: &str) -> Result<Vec<u8>, String> {
-        let Some(segment) = path::segment(value.as_bytes()) else {
+        let Some(mut segment) = path::segment(value.as_bytes()) else {
             return Err("expected a segment of a path, such as `acme`".into());
         };
+        if self.ignores_case() {
+            segment = path::fold(&segment);
+        }
         let literal = Segment::Literal(segment.clone().into());
         let is_of_type = |(url, own): &(Pattern, usize)| {
             url.segments().get(*own).is_some_and(|expected| expected.contains(&literal))
@@ -111,7 +125,7 @@ impl Actor for UrlSegment {
                     _ => b"x",
                 });
             }
-            let readings = Readings::of(&target);
+            let readings = self.readings(&target);
             let found = find(&[(url.widened(Some(*own)), *own)], &readings, &request)?;
             found.eq_ignore_ascii_case(&segment).then(|| found.into_owned())
         };

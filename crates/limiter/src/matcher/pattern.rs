@@ -18,6 +18,7 @@
 use super::Condition;
 use crate::request::path::{self, Path};
 use crate::request::{Parts, Request, Values};
+use diana_base::format::netstring;
 use diana_base::sort;
 use std::fmt;
 use std::str::FromStr;
@@ -42,6 +43,7 @@ const MAX_NAME_BYTES: usize = 64;
 pub struct Pattern {
     segments: Vec<Segment>,
     exact: bool,
+    ignores_case: bool,
     /// The names of segments, each with its index in `segments`.
     names: Vec<(Box<str>, usize)>,
 }
@@ -49,7 +51,9 @@ pub struct Pattern {
 /// Two patterns are equal if they match the same paths, whatever the names of their segments.
 impl PartialEq for Pattern {
     fn eq(&self, other: &Pattern) -> bool {
-        self.exact == other.exact && self.segments == other.segments
+        self.exact == other.exact
+            && self.ignores_case == other.ignores_case
+            && self.segments == other.segments
     }
 }
 
@@ -169,6 +173,36 @@ impl Pattern {
         self.exact
     }
 
+    /// The same pattern for backends that ignore case. It matches [folded](Path::folded) paths only.
+    pub fn ignoring_case(mut self) -> Result<Pattern, PatternError> {
+        for segment in &mut self.segments {
+            match segment {
+                Segment::Literal(bytes) => *bytes = path::fold(bytes).into(),
+                Segment::Regex(Expression { text, condition }) => {
+                    let why = |error: regex_lite::Error| {
+                        PatternError::Regex(format!("{{:{text}}}"), error.to_string())
+                    };
+                    *condition = Arc::new(Condition::regex(&format!("(?i:{text})")).map_err(why)?);
+                }
+                _ => {}
+            }
+        }
+        self.ignores_case = true;
+        Ok(self)
+    }
+
+    /// Whether the pattern is for backends that ignore case.
+    #[must_use]
+    pub fn ignores_case(&self) -> bool {
+        self.ignores_case
+    }
+
+    /// The pattern in canonical text: two patterns with the same text match the same paths.
+    pub(crate) fn canonical_form(&self) -> String {
+        let case = if self.ignores_case { " in any case" } else { "" };
+        [&*netstring(&self.to_string()), case].concat()
+    }
+
     /// The place of the segment with this name, from 0.
     #[must_use]
     pub fn place(&self, name: &str) -> Option<usize> {
@@ -192,7 +226,8 @@ impl Pattern {
         Pattern { segments, ..self.clone() }
     }
 
-    /// Whether the pattern matches this reading of the request's path. An expression that would be
+    /// Whether the pattern matches this reading of the request's path, which is folded if the pattern
+    /// ignores case. An expression that would be
     /// too much work is taken to match.
     #[must_use]
     pub fn matches(&self, path: &Path, request: &Request) -> bool {
@@ -204,10 +239,13 @@ impl Pattern {
         self.segments.iter().all(is_matched) && (!self.exact || segments.next().is_none())
     }
 
-    /// Whether this pattern matches every path that `other` matches.
+    /// Whether this pattern matches every path that `other` matches, for certain.
     #[must_use]
     pub fn contains(&self, other: &Pattern) -> bool {
         let (own, others) = (&self.segments, &other.segments);
+        if self.ignores_case != other.ignores_case && own.iter().any(|own| *own != Segment::Any) {
+            return false;
+        }
         let fits = match self.exact {
             true => other.exact && own.len() == others.len(),
             false => own.len() <= others.len(),
@@ -215,10 +253,13 @@ impl Pattern {
         fits && own.iter().zip(others).all(|(own, other)| own.contains(other))
     }
 
-    /// Whether some path matches both patterns.
+    /// Whether some path may match both patterns.
     #[must_use]
     pub fn overlaps(&self, other: &Pattern) -> bool {
         let (own, others) = (&self.segments, &other.segments);
+        if self.ignores_case != other.ignores_case {
+            return true;
+        }
         let is_long_enough =
             (!self.exact || others.len() <= own.len()) && (!other.exact || own.len() <= others.len());
         is_long_enough && own.iter().zip(others).all(|(own, other)| own.overlaps(other))
@@ -338,7 +379,7 @@ impl FromStr for Pattern {
             rest => rest.strip_suffix("/**"),
         }
         .map_or(Ok(rest), |above| if exact { Err(PatternError::ExactAndBelow) } else { Ok(above) })?;
-        let mut pattern = Pattern { segments: Vec::new(), exact, names: Vec::new() };
+        let mut pattern = Pattern { segments: Vec::new(), exact, ignores_case: false, names: Vec::new() };
         for word in words(rest) {
             if let Some((name, segment)) = named(word)? {
                 if pattern.place(name).is_some() {
@@ -474,6 +515,28 @@ mod tests {
             (r"/{x:\{a}", r"/{:\{a}"),
         ]);
         assert_eq!("/a%3ab".parse::<Pattern>(), "/a%3Ab".parse());
+    }
+
+    #[test]
+    fn a_pattern_in_any_case_is_another_one() {
+        let parse = |text: &str| text.parse::<Pattern>().unwrap();
+        let [exact, any] = [parse("/Login/{x:[A-Z]+}"), parse("/LOGIN/{x:[A-Z]+}").ignoring_case().unwrap()];
+        assert_eq!(any, exact.clone().ignoring_case().unwrap());
+        assert_ne!(any, exact);
+        assert_ne!(any.canonical_form(), parse("/login/{:[A-Z]+}").canonical_form());
+        assert!(!any.contains(&exact) && !exact.contains(&any) && any.overlaps(&exact));
+        assert!(parse("/*").contains(&any) && parse("/").ignoring_case().unwrap().contains(&exact));
+        let (values, parts) = (Values::default(), Parts::default());
+        let request = Request::new(&values, &parts);
+        let matches = |target: &str| {
+            Readings::of(target.as_bytes()).folded().iter().any(|path| any.matches(path, &request))
+        };
+        for target in
+            ["/login/abc", "/LOGIN/ABC", "/%4CogIn/aB", "//LOGIN/x;Y", r"/x/..\LogIn/\u{212a}", "/LOGIN/ſ"]
+        {
+            assert!(matches(&target.replace(r"\u{212a}", "\u{212a}")), "{target}");
+        }
+        assert!(!matches("/login/1") && !matches("/logins/a"));
     }
 
     #[test]

@@ -24,6 +24,8 @@ pub(crate) struct Tree {
     literals: BTreeMap<Box<[u8]>, Tree>,
     /// By what is no literal.
     others: Vec<(Segment, Tree)>,
+    /// At the root, the patterns that ignore case.
+    folded: Option<Box<Tree>>,
     /// Patterns that match a path that ends at this node.
     here: Vec<usize>,
     /// Patterns that match every path through this node.
@@ -33,7 +35,9 @@ pub(crate) struct Tree {
 impl Tree {
     /// Adds a pattern under `index`.
     pub(crate) fn insert(&mut self, pattern: &Pattern, index: usize) {
-        let mut node = self;
+        // `/` matches every path in any case.
+        let is_folded = pattern.ignores_case() && !pattern.segments().is_empty();
+        let mut node = if is_folded { self.folded.get_or_insert_default() } else { self };
         for segment in pattern.segments() {
             node = match segment {
                 Segment::Literal(bytes) => node.literals.entry(bytes.clone()).or_default(),
@@ -56,7 +60,7 @@ impl Tree {
     /// Whether every pattern is `/`, which every path matches.
     #[must_use]
     pub(crate) fn is_root(&self) -> bool {
-        self.literals.is_empty() && self.others.is_empty() && self.here.is_empty()
+        self.literals.is_empty() && self.others.is_empty() && self.folded.is_none() && self.here.is_empty()
     }
 
     /// The patterns that are `/`.
@@ -65,11 +69,27 @@ impl Tree {
         &self.below
     }
 
-    /// Replaces `out` by the indices of all patterns that match `path`: each once, ascending.
-    /// Returns whether this is certain: an expression that would be too much work is taken to match.
-    pub(crate) fn matches(&self, path: &Path, request: &Request, out: &mut Vec<usize>) -> bool {
+    /// Whether patterns ignore case.
+    #[must_use]
+    pub(crate) fn ignores_case(&self) -> bool {
+        self.folded.is_some()
+    }
+
+    /// Replaces `out` by the indices of all patterns that match `path`, or one of its `folded`
+    /// readings if they ignore case: each once, ascending. Returns whether this is certain: an
+    /// expression that would be too much work is taken to match.
+    pub(crate) fn matches(
+        &self,
+        path: &Path,
+        folded: Option<&Path>,
+        request: &Request,
+        out: &mut Vec<usize>,
+    ) -> bool {
         out.clear();
-        let is_certain = self.collect(path.segments(), request, out);
+        let mut is_certain = self.collect(path.segments(), request, out);
+        if let (Some(tree), Some(path)) = (&self.folded, folded) {
+            is_certain &= tree.collect(path.segments(), request, out);
+        }
         sort::sort_by_key(out, |index| *index);
         is_certain
     }
@@ -117,6 +137,7 @@ mod tests {
             let request = Request::new(&values, &parts);
             assert!(tree.matches(
                 Readings::of(target.as_bytes()).iter().next().unwrap(),
+                None,
                 &request,
                 &mut found
             ));
@@ -207,7 +228,7 @@ mod tests {
             let path = readings.iter().next().unwrap();
             let (values, parts, mut found) = (Values::default(), Parts::default(), Vec::new());
             let request = Request::new(&values, &parts);
-            tree.matches(path, &request, &mut found);
+            tree.matches(path, None, &request, &mut found);
             let expected: Vec<usize> =
                 (0..patterns.len()).filter(|index| model(&patterns[*index], path)).collect();
             prop_assert_eq!(&found, &expected);

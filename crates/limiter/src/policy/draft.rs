@@ -16,7 +16,6 @@ use crate::cells::table::Hasher;
 use crate::matcher::Matcher;
 use crate::matcher::pattern::{Pattern, Specificity};
 use crate::request::Parts;
-use diana_base::format::netstring;
 use diana_base::map::KeyMap;
 use diana_base::sort;
 use diana_base::time::Span;
@@ -143,7 +142,7 @@ impl LimitDraft {
 
     /// The canonical text of the url patterns and the conditions.
     pub(crate) fn canonical_form(&self) -> String {
-        let patterns = self.patterns.iter().map(|pattern| netstring(&pattern.to_string()));
+        let patterns = self.patterns.iter().map(Pattern::canonical_form);
         patterns.chain([self.canonical_form.clone()]).collect()
     }
 }

@@ -22,6 +22,19 @@ impl<'a> Path<'a> {
         self.0.split(|byte| *byte == b'/').filter(|segment| !segment.is_empty())
     }
 
+    /// This path as backends that ignore case read it: in lower case. If it has `ſ` or the Kelvin
+    /// sign, which Unicode folds into `s` and `k`, there is a reading with and one without each fold.
+    #[must_use]
+    pub fn folded(&self) -> Vec<Path<'static>> {
+        let mut paths = vec![self.0.to_ascii_lowercase()];
+        for sign in FOLDED {
+            let others = paths.iter().map(|path| replaced(path, sign));
+            let others: Vec<Vec<u8>> = others.filter(|other| !paths.contains(other)).collect();
+            paths.extend(others);
+        }
+        paths.into_iter().map(|path| Path(Cow::Owned(path))).collect()
+    }
+
     /// The whole path; it starts with `/`.
     #[must_use]
     pub fn as_bytes(&self) -> &[u8] {
@@ -110,7 +123,14 @@ impl<'a> Readings<'a> {
         readings
     }
 
-    /// Every reading once, the strict one first.
+    /// These readings by backends that ignore case: see [`Path::folded`].
+    #[must_use]
+    pub fn folded(&self) -> Readings<'static> {
+        let strict = Path(Cow::Owned(self.strict.0.to_ascii_lowercase()));
+        Readings { strict, others: self.iter().flat_map(Path::folded).collect() }
+    }
+
+    /// Every reading, the strict one first.
     pub fn iter(&self) -> impl Iterator<Item = &Path<'a>> {
         std::iter::once(&self.strict).chain(&self.others)
     }
@@ -140,6 +160,25 @@ pub fn segment(text: &[u8]) -> Option<Vec<u8>> {
     }
     let path = Path::read(text, STRICT);
     path.segments().next().map(<[u8]>::to_vec)
+}
+
+/// Signs of a normal path in lower case that Unicode folds into ASCII letters: `ſ` and the Kelvin
+/// sign.
+const FOLDED: [(&[u8], u8); 2] = [(b"%c5%bf", b's'), (b"%e2%84%aa", b'k')];
+
+/// A normal segment in the one form for all cases.
+pub(crate) fn fold(segment: &[u8]) -> Vec<u8> {
+    FOLDED.into_iter().fold(segment.to_ascii_lowercase(), |text, sign| replaced(&text, sign))
+}
+
+fn replaced(mut text: &[u8], (sign, letter): (&[u8], u8)) -> Vec<u8> {
+    let mut out = Vec::with_capacity(text.len());
+    while let Some((byte, rest)) = text.split_first() {
+        let folded = text.strip_prefix(sign);
+        out.push(if folded.is_some() { letter } else { *byte });
+        text = folded.unwrap_or(rest);
+    }
+    out
 }
 
 /// The bytes for which a segment stands.
@@ -404,6 +443,19 @@ mod tests {
             ("1x://h/a", "/1x:/h/a"),
             ("/http://h/a", "/http:/h/a"),
         ]);
+    }
+
+    #[test]
+    fn a_path_in_any_case_has_a_reading_for_each_fold() {
+        let check = |target: &str, expected: &[&str]| {
+            let found: Vec<String> = Path::strict(target.as_bytes()).folded().iter().map(text).collect();
+            assert_eq!(found, expected, "{target}");
+        };
+        check("/LogIn/%4Cx%c3%89", &["/login/lx%c3%89"]);
+        check("/ſK/a", &["/%c5%bfk/a", "/sk/a"]);
+        check("/\u{212a}%C5%BF", &["/%e2%84%aa%c5%bf", "/%e2%84%aas", "/k%c5%bf", "/ks"]);
+        check("/%25C5%BF%C5", &["/%25c5%bf%c5"]);
+        assert_eq!(fold("%C5%BFK%E2%84%AA%25C5".as_bytes()), b"skk%25c5");
     }
 
     #[test]
