@@ -145,9 +145,7 @@ local function token_bucket(...)
 
   local function carried_quota(us, per, burst, max_wait, empty, unit)
     if us == own.us and per == own.per and burst == own.burst and max_wait == own.max_wait
-      and empty == own.empty and unit == own.unit then
-      return own
-    end
+      and empty == own.empty and unit == own.unit then return own end
     local is_quota = us > 0 and us <= WEEK and per > 0 and per < 2 ^ 32 and burst > 0
       and burst <= 1e9 and max_wait <= HOUR and empty < 2e9 + 2 and unit <= WEEK
       and (burst + empty / 2) * us / per <= CENTURY
@@ -182,14 +180,14 @@ local function token_bucket(...)
   local function stamp() return cuts % 65536 + changes % 65536 * 65536 end
 
   -- How long the tokens that come in a span, and so many more or fewer, take at another rate.
-  -- Rounded up, and at least zero.
-  local function converted(span, rest, more, us, per, to_us, to_per)
+  -- Rounded by `ceiled` or `floor`, and at least zero.
+  local function converted(span, rest, more, us, per, to_us, to_per, round)
     local whole, ticks = scale(span, per, us)
     ticks = ticks + rest
     whole, ticks = whole + (ticks - ticks % us) / us + more, ticks % us
     if whole < 0 then return 0, 0 end
     local time, time_part = scale(whole, to_us, to_per)
-    return carried(time, time_part + ceiled(scale(ticks, to_us, us)), to_per)
+    return carried(time, time_part + round(scale(ticks, to_us, us)), to_per)
   end
 
   -- Takes over what the bucket lacks of the carried quota, at another rate and burst.
@@ -197,7 +195,7 @@ local function token_bucket(...)
     local from, span, rest = carries, max(0, full - now), full >= now and part or 0
     -- If the bucket starts empty, the tokens that it holds are those that the actor saved.
     local more = own.starts_empty and burst - from.burst or 0
-    span, rest = converted(span, rest, more, from.us, from.per, us, per)
+    span, rest = converted(span, rest, more, from.us, from.per, us, per, ceiled)
     full, part = carried(now + span, rest, per)
     if full < 1 then full, part = 1, 0 end
     if from.us ~= us or from.per ~= per or more ~= 0 then changes = changes + 1 end
@@ -314,9 +312,11 @@ local function token_bucket(...)
       if is_slow then
         -- Nothing is charged, so the missing tokens still come at the carried rate.
         local was, us, per = encode(), carries.us, carries.per
-        local wait = ceiled(converted(own.max_wait, 0, 0, own.us, own.per, us, per))
+        local wait, rest = converted(own.max_wait, 0, 0, own.us, own.per, us, per, floor)
+        local by = quota(us, per, own.burst, wait, own.empty, own.unit)
+        by.fill_part, by.capacity = by.fill_part + rest, own.capacity
         take_over(us, per, own.burst)
-        local _, looked = step(quota(us, per, own.burst, wait, own.empty, own.unit), cost)
+        local _, looked = step(by, cost)
         decode(was)
         if one[OUTCOME] == REFUSED and looked[OUTCOME] == REFUSED then one[WAIT] = looked[WAIT] end
         one[MORE_IN], one[FULL_IN], one[BOOKED] = looked[MORE_IN], looked[FULL_IN], looked[BOOKED]

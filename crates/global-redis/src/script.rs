@@ -8,7 +8,7 @@ pub const SCRIPT: &str = match std::str::from_utf8(&BYTES) {
 };
 
 /// The SHA-1 of [`SCRIPT`] in hexadecimal, for `EVALSHA`.
-pub const SHA1: &str = "27383f52d57f169ddaacfc1bafc1094c1c65654f";
+pub const SHA1: &str = "a73e93dfdc1d1d7863b23804be8eff368a950ff9";
 
 /// The source, with comments and full names.
 const SOURCE: &[u8] = include_bytes!("script.lua");

@@ -53,8 +53,7 @@ fn check_adaptive(quota: policy::Quota, mut input: Input) {
     let Some(base) = base.adapting(min, 1) else { return };
     let at = |limit| base.at(limit, 1).alone();
     check_no_panic(&at(start), input);
-    let mut run =
-        Run { judge: at(start), cell: vec![0; at(start).size()], now: TODAY, is_ours: true, moves: true };
+    let mut run = Run { judge: at(start), cell: vec![0; at(start).size()], now: TODAY, is_ours: true };
     run.fill(&mut input);
     check_prepare(&mut run);
     for _ in 0..MOST_OPERATIONS {
@@ -80,7 +79,7 @@ fn check(judge: PlacedQuota, mut input: Input) {
         _ => TODAY,
     };
     let cell = vec![0; judge.size()];
-    let mut run = Run { judge, cell, now: begin_with, is_ours: true, moves: false };
+    let mut run = Run { judge, cell, now: begin_with, is_ours: true };
     run.fill(&mut input);
     check_prepare(&mut run);
     let mut charges = Vec::new();
@@ -176,8 +175,6 @@ struct Run {
     now: u64,
     /// Whether the cell has no foreign bytes.
     is_ours: bool,
-    /// Whether the limit moves.
-    moves: bool,
 }
 
 impl Run {
@@ -185,9 +182,12 @@ impl Run {
         Time::from_ns(self.now)
     }
 
-    /// Whether foreign bytes may contain reserved units: an adaptive bucket reserves none itself.
-    fn may_have_reserved(&self) -> bool {
-        !self.is_ours && (self.moves || self.judge.quota.algorithm().can_reserve())
+    /// Whether a token bucket of foreign bytes has reserved units. Its quota may be another one: an
+    /// adaptive bucket, and one that waits, reserve none themselves.
+    fn has_reserved(&self) -> bool {
+        const TOKEN_BUCKET: u8 = 1;
+        let is_bucket = self.judge.quota.parameters().kind == TOKEN_BUCKET;
+        !self.is_ours && is_bucket && self.cell[28..32] != [0; 4]
     }
 
     /// Replaces the cell by foreign bytes, or some bytes of a used cell.
@@ -287,15 +287,14 @@ fn check_promises(run: &Run, idle_ns: u64) {
     if let Admission::Refuse { retry_after } = run.probe(0, rest + 1).admission {
         if let Some(wait) = retry_after {
             assert!(!run.probe(wait.as_ns() - 1, rest + 1).admits());
-            assert!(run.probe(wait.as_ns(), rest + 1).admits() || run.may_have_reserved());
+            assert!(run.probe(wait.as_ns(), rest + 1).admits() || run.has_reserved());
         }
     } else {
         panic!("more is admitted than remains");
     }
 
-    if run.may_have_reserved() {
-        // Foreign bytes may contain reserved units, which count as spent once no worker can spend
-        // them.
+    if run.has_reserved() {
+        // Reserved units count as spent once no worker can spend them.
         return;
     }
     let (more, full) = (look.more_in.as_ns(), look.full_in.as_ns());

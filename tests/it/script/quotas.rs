@@ -65,6 +65,20 @@ fn bucket(rpu: u64, burst: u64) -> Parameters {
     token_bucket((Allowance { rpu, unit: Span::from_secs(1) }, Some(burst), true)).compile().parameters()
 }
 
+/// The `max_wait` of the slow bucket is 7/3 tokens, which take no whole number of microseconds at
+/// the rate of the fast one.
+#[test]
+fn a_slow_bucket_that_waits_promises_the_instant_at_which_it_admits() {
+    let (redis, quota) = (TestRedis::start(), Allowance { rpu: 7, unit: Span::from_secs(3) });
+    let slow = waiting_bucket(quota, Some(1), true, Some(Span::from_secs(1))).compile().parameters();
+    let (key, wait) = (redis.key(), 5_000_000 - 2_333);
+    assert_eq!(redis.ask(NOW, Query::of(&key, bucket(1_000, 5_000), 5_000)).outcome, 0);
+    let ask = |now| redis.ask(now, Query::of(&key, slow, 1));
+    assert_eq!(ask(NOW).wait, wait);
+    assert_eq!(ask(NOW + wait - 1).wait, 1);
+    assert_eq!(ask(NOW + wait).outcome, 0);
+}
+
 /// At the faster rate, the same span is other units.
 #[test]
 fn a_refund_from_before_the_rate_changed_is_ignored() {

@@ -121,8 +121,8 @@ pub enum Admission {
     },
     /// The request does not pass.
     Refuse {
-        /// The same request would be admitted exactly this much later if no other request came.
-        /// `None`: never.
+        /// The same request would be admitted exactly this much later if no other request came, and
+        /// no [`Reservation`] of a token bucket expired. `None`: never.
         retry_after: Option<Span>,
     },
 }
