@@ -15,6 +15,7 @@ use crate::output::{Format, print, print_json};
 use dialoguer::Confirm;
 use diana_console::answer::{Count, Policy, Top};
 use diana_console::fleet::{Failure, Fleet, Question, Target};
+use diana_limiter::actor::sounds_secret;
 use diana_replay::number::plural;
 use diana_replay::printable::printable;
 use miette::{IntoDiagnostic, Result, bail, miette};
@@ -33,6 +34,11 @@ const UNANSWERED: u8 = 2;
 /// Runs the command.
 pub fn run(args: &Args) -> Result<ExitCode> {
     let fleet = args.gateways.fleet()?;
+    if let Some(rule) = args.command.rule_alone()
+        && let Some(code) = unknown(args, &fleet, rule)?
+    {
+        return Ok(code);
+    }
     match &args.command {
         Command::Rules => {
             let answers = ask::<Policy>(&fleet, &Question::Policy)?;
@@ -77,6 +83,20 @@ pub fn run(args: &Args) -> Result<ExitCode> {
             Ok(code(&answers, !differences.fields.is_empty()))
         }
     }
+}
+
+/// Answers for a rule that no gateway has. It is not asked about, because access logs record the
+/// rule, and this may be a customer's key, written without the actor's name.
+fn unknown(args: &Args, fleet: &Fleet, rule: &str) -> Result<Option<ExitCode>> {
+    let policies = ask::<Policy>(fleet, &Question::Policy)?;
+    if policies.iter().flatten().flat_map(|policy| &policy.rules).any(|known| known.name == rule) {
+        return Ok(None);
+    }
+    if policies.iter().any(Result::is_ok) {
+        bail!("{}", search::no_rule(&policies));
+    }
+    finish(args, fleet, &policies, table::rules, json!({}))?;
+    Ok(Some(code(&policies, false)))
 }
 
 /// Shows what each rule that counts the actor has counted.
@@ -168,7 +188,13 @@ fn finish<T: Serialize>(
 
 /// Says what a change does, and asks for confirmation unless that is given.
 fn confirm(fleet: &Fleet, target: &Target, does: &str, is_sure: bool) -> Result<()> {
-    let (rule, actor) = (printable(&target.rule), printable(&target.actor_text()));
+    // Whoever keeps this text must not get a key. The terminal shows above what was typed.
+    let shown = |(name, value): &(String, String)| {
+        let value = if sounds_secret(name) { "…".into() } else { value.clone() };
+        (name.clone(), value)
+    };
+    let actor = Target { actor: target.actor.iter().map(shown).collect(), ..Target::default() };
+    let (rule, actor) = (printable(&target.rule), printable(&actor.actor_text()));
     let gateways = names(fleet).join(", ");
     let does = format!("the rule `{rule}` {does}, for the actor {actor}, in {gateways}");
     if is_sure {

@@ -151,8 +151,19 @@ fn next(plan: &Plan, file: &Path) -> String {
         // nginx takes a relative path from its own folder.
         Kind::Nginx if file.is_absolute() => format!("{fill}diana check {shown} && nginx -t -c {shown}"),
         Kind::Nginx => format!("{fill}diana check {shown} && nginx -t -c \"$PWD\"/{shown}"),
-        Kind::Document => format!("diana explain {shown} --url /"),
+        Kind::Document => match plan.limits.first() {
+            Some(limit) => format!("diana explain {shown} {}", request(&limit.spec)),
+            None => format!("diana check {shown}"),
+        },
     }
+}
+
+/// The arguments of a request to which the limit applies.
+fn request(limit: &LimitSpec) -> String {
+    let segment = |segment| if str::starts_with(segment, ['*', '{']) { "x" } else { segment };
+    let path: Vec<&str> = limit.url.trim_start_matches('=').split('/').map(segment).collect();
+    let method = limit.methods.first().map_or(String::new(), |method| format!(" --method {method}"));
+    format!("--url {}{method}", quoted(&path.join("/")))
 }
 
 /// The name of a file as a word of a shell.

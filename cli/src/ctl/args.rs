@@ -53,6 +53,24 @@ pub enum Command {
     Diff,
 }
 
+impl Command {
+    /// The rule, if the command names no actor.
+    #[must_use]
+    pub fn rule_alone(&self) -> Option<&str> {
+        let (rule, actor) = match self {
+            Self::Rules | Self::Diff => return None,
+            Self::Who(Who { first, rest, .. }) => {
+                (first.as_ref().filter(|first| !first.contains('='))?, rest)
+            }
+            Self::Reset(Change { actor, .. })
+            | Self::Penalty(Change { actor, .. })
+            | Self::Grant(Grant { change: Change { actor, .. }, .. }) => (&actor.rule, &actor.actor),
+            Self::Top { rule, .. } => return Some(rule),
+        };
+        actor.is_empty().then_some(rule)
+    }
+}
+
 /// An actor, and optionally the only rule to ask.
 #[derive(Clone, Debug, clap::Args)]
 pub struct Who {

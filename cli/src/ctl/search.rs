@@ -1,7 +1,7 @@
 //! Finds the rules that count an actor, and shows what each has counted.
 
 use super::table;
-use diana_console::answer::{Count, Policy};
+use diana_console::answer::{Count, Policy, Rule};
 use diana_console::fleet::{Address, Failure, Target};
 use diana_document::quoted;
 use diana_replay::printable::printable;
@@ -38,16 +38,30 @@ pub fn questions(policies: &[Result<Policy, String>], target: &Target) -> Vec<(T
 
 /// Why no rule counts the actor.
 pub fn nobody(policies: &[Result<Policy, String>], target: &Target) -> String {
+    let known =
+        each(policies, |rule| rule.actors.iter().map(|name| quoted(name)).collect::<Vec<_>>().join(" with "));
+    let names: Vec<String> = target.actor.iter().map(|(name, _)| quoted(name)).collect();
+    let counted = if known.is_empty() { "everybody together".into() } else { known };
+    printable(&format!("no rule counts {}: the rules count {counted}", names.join(" with ")))
+}
+
+/// What there is in place of a rule that no gateway has. The text that was given is not repeated.
+pub fn no_rule(policies: &[Result<Policy, String>]) -> String {
+    let rules = each(policies, |rule| quoted(&rule.name));
+    let known = if rules.is_empty() { "there are no rules".into() } else { format!("the rules are {rules}") };
+    printable(&format!("no gateway has this rule: {known}; an actor is written `NAME=VALUE`"))
+}
+
+/// What the rules have, without what is empty or repeated.
+fn each(policies: &[Result<Policy, String>], of: impl Fn(&Rule) -> String) -> String {
     let mut known: Vec<String> = Vec::new();
     for rule in policies.iter().flatten().flat_map(|policy| &policy.rules) {
-        let actors = rule.actors.iter().map(|name| quoted(name)).collect::<Vec<_>>().join(" with ");
-        if !actors.is_empty() && !known.contains(&actors) {
-            known.push(actors);
+        let text = of(rule);
+        if !text.is_empty() && !known.contains(&text) {
+            known.push(text);
         }
     }
-    let names: Vec<String> = target.actor.iter().map(|(name, _)| quoted(name)).collect();
-    let counted = if known.is_empty() { "everybody together".into() } else { known.join(", ") };
-    printable(&format!("no rule counts {}: the rules count {counted}", names.join(" with ")))
+    known.join(", ")
 }
 
 /// The lines of gateways that do not answer, and a table.

@@ -2,6 +2,7 @@
 //! these values, `diana replay` decides as the filter does.
 
 use super::yaml::scalar;
+use diana_limiter::actor::sounds_secret;
 use diana_limiter::policy::Policy;
 use diana_limiter::request::{Part, protocol};
 
@@ -19,7 +20,7 @@ pub fn lines(policy: &Policy, indent: &str) -> String {
     let always = ALWAYS.iter().map(|(key, operator)| format!("{indent}{key}: \"%{operator}%\"\n"));
     let line = |name: &&str| format!("{}: \"%REQ({})%\"\n", scalar(&key(name)), name.to_ascii_uppercase());
     let (secret, open): (Vec<&str>, Vec<&str>) =
-        policy.request_parts().filter_map(header).partition(|name| is_secret(name));
+        policy.request_parts().filter_map(header).partition(|name| sounds_secret(name));
     let mut headers = match open.is_empty() {
         true => {
             format!("{indent}# Add each header that a new limit names, such as x-plan: \"%REQ(X-PLAN)%\"\n")
@@ -34,12 +35,6 @@ pub fn lines(policy: &Policy, indent: &str) -> String {
     }
     headers.extend(secret.iter().map(line).map(|line| format!("{indent}# {line}")));
     always.chain([headers]).collect()
-}
-
-/// Whether a header probably holds a key, a token or a session. A reader of the log could use it.
-fn is_secret(header: &str) -> bool {
-    const WORDS: [&str; 7] = ["auth", "cookie", "key", "token", "secret", "session", "password"];
-    WORDS.iter().any(|word| header.contains(word))
 }
 
 /// The header that the log needs for a part, unless the log always has the part.

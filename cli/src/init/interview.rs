@@ -117,7 +117,10 @@ pub fn ask(args: &Args, questions: &mut dyn Questions) -> Result<Args> {
             true => Ok(()),
             false => Err(format!("`{name}` exists: expected the name of a new file, or `--force`")),
         };
-        args.file = Some(questions.text("File", kind.file(), &is_free)?.into());
+        // The folder of a release has an `envoy.yaml`.
+        let other = format!("my-{}", kind.file());
+        let name = if is_free(kind.file()).is_ok() { kind.file() } else { &other };
+        args.file = Some(questions.text("File", name, &is_free)?.into());
     }
     Ok(args)
 }

@@ -138,6 +138,32 @@ fn who_without_a_rule_asks_all_rules_that_count_the_actor() {
     assert!(words(&text).contains(&format!("{first} per-user {new}")), "{text}");
 }
 
+/// A key without `x-api-key=` is no rule, and a question about it would be in the access log.
+#[test]
+fn a_key_in_place_of_a_rule_reaches_no_gateway() {
+    let (one, other) = (Fake::start(), Fake::start());
+    other.state().policy["rules"] = json!([]);
+    let shell = Shell::new(&[&one, &other]);
+    for words in [&["who", "sk-live-42"][..], &["reset", "sk-live-42", "--yes"], &["top", "sk-live-42"]] {
+        let (code, text, errors) = shell.run(words);
+        let errors = errors.split_whitespace().collect::<Vec<_>>().join(" ");
+        let expected =
+            "no gateway has this rule: the rules are `per-user`, `per-ip`; an actor is written `NAME=VALUE`";
+        assert!(code == 2 && text.is_empty() && errors.contains(expected), "{errors}");
+        assert!(!errors.contains("sk-live"), "{errors}");
+        assert_eq!((one.asked(""), other.asked("")), (vec!["GET policy".into()], vec!["GET policy".into()]));
+    }
+    assert_eq!(shell.run(&["who", "per-ip"]).0, 0);
+    assert_eq!(one.asked(""), ["GET policy", "GET actor?rule=per%2Dip"]);
+    for gateway in [&one, &other] {
+        gateway.fault(Fault::CutOff);
+    }
+    let before = one.received();
+    let (code, text, errors) = shell.run(&["who", "sk-live-42"]);
+    assert_eq!((code, &*errors, one.received() - before), (2, "", 1));
+    assert!(line(&text, &one).starts_with("the answer is cut off") && !text.contains("sk-live"), "{text}");
+}
+
 /// Of the permits of all gateways, one tells only its own: no fault of the gateway.
 #[test]
 fn a_rule_without_a_count_does_not_spoil_the_others() {
@@ -263,7 +289,7 @@ fn a_lost_answer_of_a_change_is_said() {
     assert!(value["gateways"][0]["error"].as_str().unwrap().ends_with(end), "{value}");
     assert!(!shell.run(&["who", "per-user", "user=ann"]).1.contains("taken effect"));
     one.fault(Fault::None);
-    let (_, text, _) = shell.run(&["reset", "none", "--yes"]);
+    let (_, text, _) = shell.run(&["reset", "none", "user=ann", "--yes"]);
     assert_eq!(line(&text, &one), "there is no rule `none`");
 }
 
@@ -284,9 +310,10 @@ fn a_grant_has_bounds() {
         assert!(code == 2 && text.is_empty() && errors.contains(expected), "{errors}");
     }
     assert_eq!(gateway.received(), 0);
+    gateway.state().policy["rules"][1]["name"] = json!("all");
     let (code, text, _) = shell.run(&["grant", "all", "--amount", "1000000000", "--for", "1d", "--yes"]);
     assert_eq!(code, 0, "{text}");
-    assert_eq!(gateway.asked(""), ["POST grant?amount=1000000000&for=1d&rule=all"]);
+    assert_eq!(gateway.asked("POST"), ["POST grant?amount=1000000000&for=1d&rule=all"]);
 }
 
 #[test]
@@ -343,6 +370,21 @@ fn changes_reach_every_gateway() {
             assert!(line(&text, gateway).ends_with(expected), "{text}");
         }
     }
+}
+
+/// What a script keeps of a change has no key that the change is about.
+#[test]
+fn a_change_does_not_say_a_key() {
+    let gateway = Fake::start();
+    let words = ["reset", "per-user", "x-api-key=sk-live-42", "user=ann"];
+    let shell = Shell::new(&[&gateway]);
+    for words in [&words[..], &[&words[..], &["--yes"]].concat()] {
+        let (_, text, errors) = shell.run(words);
+        let errors = errors.split_whitespace().collect::<Vec<_>>().join(" ");
+        assert!(errors.contains("for the actor x-api-key=… user=ann, in"), "{errors}");
+        assert!(!text.contains("sk-live") && !errors.contains("sk-live"), "{text}{errors}");
+    }
+    assert_eq!(gateway.asked(""), ["POST reset?rule=per%2Duser x%2Dapi%2Dkey=sk%2Dlive%2D42&user=ann"]);
 }
 
 /// In a terminal the command asks, and only a yes changes something.

@@ -29,7 +29,7 @@ pub use jwt::Jwt;
 pub use kind::{Actor, ActorError, FastPathPart, SegmentError};
 pub use method::Method;
 pub(crate) use named::key_of;
-pub use named::{NamedActor, key, parse_key};
+pub use named::{NamedActor, key, parse_key, sounds_secret};
 pub use path::PathSegment;
 pub use property::Property;
 pub use query::Query;

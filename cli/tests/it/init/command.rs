@@ -46,6 +46,13 @@ fn warnings_and_the_next_step_are_reported() {
         "{report}"
     );
     assert!(report.contains("next: diana explain diana.yaml --url /\n"), "{report}");
+    let put = ["--kind", "document", "--force", "--limit", "5/second on PUT /users/*/orders"];
+    let (_, report, _) = diana(folder.path(), &put);
+    let (_, command) = report.split_once("next: diana ").unwrap();
+    assert_eq!(command, "explain diana.yaml --url /users/x/orders --method PUT\n");
+    let mut explain = process::Command::new(env!("CARGO_BIN_EXE_diana"));
+    let shown = explain.args(command.split_whitespace()).current_dir(folder.path()).output().unwrap();
+    assert!(String::from_utf8(shown.stdout).unwrap().contains("Limits that apply"));
     let (code, report, _) = diana(
         folder.path(),
         &["--kind", "document", "--limit", "5/second", "--limit", "500/second", "--force"],
@@ -174,7 +181,9 @@ fn what_is_to_be_filled_in_is_said() {
 #[cfg(unix)]
 fn the_interview_writes_what_was_answered() {
     let folder = tempfile::tempdir().unwrap();
-    fs::write(folder.path().join("taken.yaml"), "mine").unwrap();
+    for taken in ["envoy.yaml", "taken.yaml"] {
+        fs::write(folder.path().join(taken), "mine").unwrap();
+    }
     let mut command = process::Command::new(env!("CARGO_BIN_EXE_diana"));
     command
         .args(["init", "--proxies", "1", "--store", "redis=10.0.0.8:7379"])
@@ -224,10 +233,10 @@ fn the_interview_writes_what_was_answered() {
     terminal.exp_string("`taken.yaml` exists").unwrap();
     terminal.send(&"\u{7f}".repeat(10)).unwrap();
     terminal.send_line("").unwrap();
-    terminal.exp_string("wrote `envoy.yaml` with the rules api-user, ip").unwrap();
+    terminal.exp_string("wrote `my-envoy.yaml` with the rules api-user, ip").unwrap();
     terminal.exp_eof().unwrap();
     let written: Value =
-        serde_norway::from_str(&fs::read_to_string(folder.path().join("envoy.yaml")).unwrap()).unwrap();
+        serde_norway::from_str(&fs::read_to_string(folder.path().join("my-envoy.yaml")).unwrap()).unwrap();
     let document = written.pointer(&format!("{FILTER}/config/configuration/value")).unwrap();
     assert_eq!(document["store"]["redis"]["replicas"], 4);
     let mut without_store = document.clone();

@@ -130,7 +130,9 @@ const PARTS: [&str; 13] = [
 /// The same for whole words, which are also parts of harmless ones, such as `shipping`.
 const WORDS: [&str; 7] = ["code", "otp", "pass", "pin", "pwd", "sid", "sig"];
 
-fn sounds_secret(name: &str) -> bool {
+/// Whether a value of this name may give access to something.
+#[must_use]
+pub fn sounds_secret(name: &str) -> bool {
     let lower = name.to_ascii_lowercase();
     let byte = |at: usize| name.as_bytes().get(at).copied().unwrap_or(b' ');
     // Words are joined as in `user_pin`, `user-pin2` and `userPin`.
