@@ -121,10 +121,12 @@ fn numbers(reply: &RuleReply) -> [u64; 13] {
         assert!(span.as_ns().is_multiple_of(1_000));
         span.as_ns() / 1_000
     };
+    // A penalty refuses by 3 and 4.
+    let by_penalty = if reply.verdict.is_penalty() { 2 } else { 0 };
     let (admission, wait) = match reply.verdict.admission {
         Admission::Admit { delay } => (0, us(delay)),
-        Admission::Refuse { retry_after: Some(wait) } => (1, us(wait)),
-        Admission::Refuse { retry_after: None } => (2, 0),
+        Admission::Refuse { retry_after: Some(wait) } => (1 + by_penalty, us(wait)),
+        Admission::Refuse { retry_after: None } => (2 + by_penalty, 0),
     };
     let (verdict, [cost, at, booked_at, first, second], grant) = (reply.verdict, reply.charge, reply.grant);
     let (more_in, full_in, lasts) = (us(verdict.more_in), us(verdict.full_in), us(grant.lasts));
