@@ -21,6 +21,7 @@ pub mod report;
 mod rules;
 mod stats;
 mod urls;
+mod variables;
 mod yaml;
 
 use crate::number::within;

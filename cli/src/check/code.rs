@@ -52,6 +52,7 @@ codes! {
     Error REPEATED_KEY "repeated-key"
     Error WRONG_VALUE "wrong-value"
     Error WRONG_FILE "wrong-file"
+    Error UNLISTED_VARIABLE "unlisted-variable"
     Error FILTER_ORDER "filter-order"
     Error NGINX_LACKS "nginx-lacks"
     Error ZONE_MISSING "zone-missing"

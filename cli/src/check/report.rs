@@ -6,7 +6,7 @@ use super::mistakes::{Compiled, compile, compiled};
 use super::model::Model;
 use super::{
     addresses, clusters, document, envoy, files, forgeable, mistakes, nginx, partial, replicas, rules, stats,
-    yaml,
+    variables, yaml,
 };
 use crate::secrets::Secrets;
 use crate::source::content::{File, Unreadable};
@@ -218,6 +218,7 @@ fn check(
         addresses::warnings(document, &Model::of(value), found);
     }
     stats::tags(document, value, &mut Findings::new(&document.part.content, found));
+    variables::unlisted(document, value, &mut Findings::new(document.content(), found));
     clusters::unknown(document, value, &mut Findings::new(document.content(), found));
     clusters::carriers(document, value, fleet, &mut Findings::new(document.content(), found));
     match compiled {
