@@ -18,12 +18,11 @@ pub fn unlisted(document: &Document, root: &Value, findings: &mut Findings) {
         root.get(key).into_iter().for_each(|value| variables(value, key, &mut names));
     }
     for name in names {
-        let text = name.text().unwrap_or_default();
-        if !listed.contains(&text) {
+        if name.text().is_some_and(|text| !listed.contains(&text)) {
             findings.add(
                 code::UNLISTED_VARIABLE,
                 &name.range,
-                format!("the filter cannot read the variable {}: {} lacks it", quoted(text), quoted(place)),
+                format!("the filter cannot read this variable: {} lacks it", quoted(place)),
                 Some("a proxy-wasm filter sees only the variables that are listed there"),
             );
         }
