@@ -17,7 +17,7 @@ mod segment;
 pub use client_ip::client_ip;
 pub use names::Actors;
 
-use diana_document::{Node, Value, nearest, one_of, quoted};
+use diana_document::{Fields, Node, Value, nearest, one_of, quoted};
 use diana_limiter::actor::ip::ClientIp;
 use diana_limiter::actor::{Actor, NamedActor};
 use diana_limiter::request::Parts;
@@ -120,6 +120,20 @@ fn object(node: &Node, scope: &mut Scope) -> Option<Box<dyn Actor>> {
     let compiled: Vec<_> = given.into_iter().map(|(kind, node)| (kind.read)(node, scope)).collect();
     let [only] = <[_; 1]>::try_from(compiled).ok()?;
     only
+}
+
+/// Takes the source of a value that may be a list. Reports each mistake at its place and then
+/// returns `None`.
+pub(super) fn list(fields: &mut Fields, scope: &mut Scope) -> Option<Box<dyn Actor>> {
+    let given = (fields.take(jwt::KIND.key), fields.take(property::KIND.key));
+    match given {
+        (Some(node), None) => (jwt::KIND.read)(node, scope),
+        (None, Some(node)) => (property::KIND.read)(node, scope),
+        _ => {
+            fields.fail("expected `jwt` or `property`, whose values may be lists");
+            None
+        }
+    }
 }
 
 fn keys() -> Vec<&'static str> {
