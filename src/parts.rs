@@ -6,6 +6,7 @@ use super::calls::{self, REQUEST_HEADERS};
 use super::host::nginx;
 use diana_filter::HostKind;
 use diana_limiter::policy::Policy;
+use diana_limiter::request::claims::ClaimValue;
 use diana_limiter::request::joined::{Joined, separator};
 use diana_limiter::request::pairs::Pairs;
 use diana_limiter::request::{HeaderLines, Part, PartId, Source};
@@ -109,7 +110,7 @@ impl Source for HostRequest {
         }
     }
 
-    fn claim(&self, token: &[u8], path: &str) -> Option<String> {
+    fn claim(&self, token: &[u8], path: &str) -> Option<ClaimValue> {
         diana_config::claim(token, path)
     }
 

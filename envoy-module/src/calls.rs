@@ -2,6 +2,7 @@
 
 use crate::abi::{Bytes, ConfigPtr, ConfigScheduler, Exports, StreamPtr, StreamScheduler, metadata};
 use crate::alarm::Bell;
+use diana_limiter::request::pairs;
 use std::ffi::c_void;
 
 /// Writes a line to Envoy's log. `place` is the file and the line of the code.
@@ -159,7 +160,7 @@ impl Reader {
     }
 
     /// A value of metadata, as the bytes that proxy-wasm gives for it: text as it is, a number as
-    /// its eight bytes, true and false as one byte.
+    /// its eight bytes, true and false as one byte, a list as pairs.
     pub fn metadata(self, source: u32, namespace: &str, key: &str) -> Option<Vec<u8>> {
         let (namespace, key) = (Bytes::of(namespace.as_bytes()), Bytes::of(key.as_bytes()));
         let (mut text, mut number, mut truth) = (Bytes::NONE, 0.0, false);
@@ -172,9 +173,29 @@ impl Reader {
             if (self.envoy.http_get_metadata_number)(self.stream, source, namespace, key, &raw mut number) {
                 return Some(f64::to_le_bytes(number).to_vec());
             }
-            (self.envoy.http_get_metadata_bool)(self.stream, source, namespace, key, &raw mut truth)
-                .then(|| vec![truth.into()])
+            if (self.envoy.http_get_metadata_bool)(self.stream, source, namespace, key, &raw mut truth) {
+                return Some(vec![truth.into()]);
+            }
         }
+        self.metadata_list(source, namespace, key)
+    }
+
+    /// A list of metadata in the encoding of proxy-wasm: each element is the name of a pair.
+    fn metadata_list(self, source: u32, namespace: Bytes, key: Bytes) -> Option<Vec<u8>> {
+        let (mut size, mut text) = (0, Bytes::NONE);
+        let (count, read) =
+            (self.envoy.http_get_metadata_list_size?, self.envoy.http_get_metadata_list_string?);
+        // SAFETY: both names live through the call; Envoy writes a number.
+        if !unsafe { count(self.stream, source, namespace, key, &raw mut size) } {
+            return None;
+        }
+        let elements = (0..size).filter_map(|index| {
+            // SAFETY: the same, with text that Envoy lends. Other elements are left out.
+            let is_text = unsafe { read(self.stream, source, namespace, key, index, &raw mut text) };
+            // SAFETY: Envoy lends the text until the event ends.
+            is_text.then(|| (unsafe { text.get() }, &b""[..]))
+        });
+        Some(pairs::encode_bytes(&elements.collect::<Vec<_>>()))
     }
 
     /// Bytes that a filter has kept with the stream.

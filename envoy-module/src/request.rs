@@ -8,6 +8,7 @@ pub use property::refusals;
 use crate::abi::{attribute, header_map};
 use crate::calls::Reader;
 use diana_limiter::policy::Policy;
+use diana_limiter::request::claims::ClaimValue;
 use diana_limiter::request::pairs::{self, Pairs};
 use diana_limiter::request::{HeaderLines, Part, PartId, Source};
 use std::cell::OnceCell;
@@ -86,7 +87,7 @@ impl Source for EnvoyRequest {
         }
     }
 
-    fn claim(&self, token: &[u8], path: &str) -> Option<String> {
+    fn claim(&self, token: &[u8], path: &str) -> Option<ClaimValue> {
         diana_config::claim(token, path)
     }
 }

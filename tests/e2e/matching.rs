@@ -493,6 +493,59 @@ fn the_case_of_a_method_evades_no_limit() {
     assert_eq!(seen, ["post /other", "put /post", "POST /free", "PUT /verb", "QUERY /other"]);
 }
 
+/// Of a token, and of metadata that a filter has made.
+#[test]
+fn one_element_of_a_list_is_enough() {
+    let name = r"https://example\.com/roles";
+    let none = |name| json!([{"name": name, "rpu": 0, "unit": "hour"}]);
+    let document = json!({
+        "plan": {"jwt": name, "first": ["gold", "silver"]},
+        "limits": [
+            {"url": "/plan", "rules": [{"name": "plan", "algo": "W", "rpu": 1, "unit": "day",
+                "plans": {"gold": {"rpu": 100}, "silver": {"rpu": 10}}}]},
+            {"url": "/admin", "jwt": {name: {"not": "admin"}}, "rules": none("admin")},
+            {"url": "/free", "rules": none("free")},
+            {"url": "/free", "jwt": {name: "admin"}, "exclusive": true},
+            {"url": "/meta", "property": {"metadata.filter_metadata.auth.roles": "admin"}, "rules": none("meta")},
+            {"url": "/other", "property": {"metadata.filter_metadata.auth.roles": "other"}, "rules": none("other")},
+            {"url": "/actor", "rules": [{"name": "actor", "actor": "roles", "rpu": 0, "unit": "hour", "missing": "skip"}]},
+        ],
+        "actors": {"roles": {"property": ["metadata", "filter_metadata", "auth", "roles"]}},
+    });
+    let metadata = json!({
+        "name": "set",
+        "typed_config": {
+            "@type": "type.googleapis.com/envoy.extensions.filters.http.set_metadata.v3.Config",
+            "metadata": [{"metadata_namespace": "auth", "value": {"roles": ["staff", "admin"]}}],
+        },
+    });
+    let gateway = Gateway::start(Config { before: vec![metadata], ..Config::new(document) }).unwrap();
+    // The roles [silver, gold, admin], and [silver].
+    let [all, silver] = [
+        "eyJodHRwczovL2V4YW1wbGUuY29tL3JvbGVzIjpbInNpbHZlciIsImdvbGQiLCJhZG1pbiJdfQ",
+        "eyJodHRwczovL2V4YW1wbGUuY29tL3JvbGVzIjpbInNpbHZlciJdfQ",
+    ]
+    .map(|payload| format!("host: a\r\nauthorization: Bearer e30.{payload}.c2ln\r\n"));
+    let plain = "host: a\r\n".to_owned();
+    for (path, lines, expected) in [
+        ("/admin", &all, true),
+        ("/admin", &silver, false),
+        ("/admin", &plain, false),
+        ("/free", &all, true),
+        ("/free", &silver, false),
+        ("/meta", &plain, false),
+        ("/other", &plain, true),
+        ("/actor", &plain, true),
+    ] {
+        assert_eq!(passes(&gateway, path, lines), expected, "{path} {lines}");
+    }
+    for (lines, rpu) in [(&all, 100), (&silver, 10), (&plain, 1)] {
+        let request = format!("GET /plan HTTP/1.1\r\n{lines}\r\n");
+        let answer = gateway.raw(request.as_bytes()).unwrap().unwrap();
+        assert!(answer.header("ratelimit-policy").unwrap().contains(&format!(";q={rpu};")), "{lines}");
+    }
+}
+
 /// Neither a rare method nor the case of a common one, over HTTP/1.1 and HTTP/2.
 #[test]
 fn what_a_limit_does_not_exclude_evades_it_in_no_spelling() {

@@ -5,6 +5,7 @@ use diana_limiter::cells::store::{
     CasSemantics, Fault, Loaded, Memory, SharedDataStore, Store, Swap, Version,
 };
 use diana_limiter::decide::{Decision, Outcome, RuleResult};
+use diana_limiter::request::claims::ClaimValue;
 use diana_limiter::request::{HeaderLines, Part, PartId, Source};
 use diana_limiter::session::{Session, Worker};
 use diana_testing::shared_data::Simulated;
@@ -170,7 +171,7 @@ impl Source for Bug {
         }
     }
 
-    fn claim(&self, _: &[u8], _: &str) -> Option<String> {
+    fn claim(&self, _: &[u8], _: &str) -> Option<ClaimValue> {
         None
     }
 }

@@ -6,6 +6,7 @@ use diana_base::time::Time;
 use diana_limiter::cells::store::{CasSemantics, SharedDataStore, Store};
 use diana_limiter::decide::Outcome;
 use diana_limiter::policy::Usage;
+use diana_limiter::request::claims::ClaimValue;
 use diana_limiter::request::{HeaderLines, Part, PartId, Source, Values};
 use diana_limiter::session::Session;
 use diana_limiter::session::Worker;
@@ -197,7 +198,7 @@ impl Source for Reads<'_> {
         self.0.lines(id, part)
     }
 
-    fn claim(&self, token: &[u8], path: &str) -> Option<String> {
+    fn claim(&self, token: &[u8], path: &str) -> Option<ClaimValue> {
         self.0.claim(token, path)
     }
 }

@@ -8,6 +8,7 @@ use diana_base::time::{Span, Time};
 use diana_config::compile;
 use diana_limiter::algorithm::Allowance;
 use diana_limiter::cells::store::CasSemantics;
+use diana_limiter::request::claims::ClaimValue;
 use diana_limiter::request::{HeaderLines, Part, PartId, Source, Values};
 use diana_limiter::session::{Session, Worker};
 use diana_testing::shared_data::Simulated;
@@ -274,7 +275,7 @@ impl Source for CountsReads<'_> {
         self.0.lines(id, part)
     }
 
-    fn claim(&self, token: &[u8], path: &str) -> Option<String> {
+    fn claim(&self, token: &[u8], path: &str) -> Option<ClaimValue> {
         self.0.claim(token, path)
     }
 }

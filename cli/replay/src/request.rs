@@ -3,6 +3,7 @@
 use super::log::known::Known;
 use super::log::record::{Record, Slot, Slots};
 use diana_limiter::policy::Policy;
+use diana_limiter::request::claims::ClaimValue;
 use diana_limiter::request::joined::{Joined, separator};
 use diana_limiter::request::{HeaderLines, Part, PartId, Source, protocol};
 
@@ -196,7 +197,7 @@ impl Source for LogRequest<'_> {
         HeaderLines::One(line)
     }
 
-    fn claim(&self, token: &[u8], path: &str) -> Option<String> {
+    fn claim(&self, token: &[u8], path: &str) -> Option<ClaimValue> {
         diana_config::claim(token, path)
     }
 }

@@ -84,6 +84,7 @@ codes! {
     Warning TRUSTED_HOPS "trusted-hops"
     Warning CLIENT_ADDRESS "client-address"
     Warning SHARED_ADDRESS "shared-address"
+    Warning LIST_ACTOR "list-actor"
     Warning FORGEABLE_ACTOR "forgeable-actor"
     Warning FORGEABLE_PLAN "forgeable-plan"
     Warning VM_ID "vm-id"

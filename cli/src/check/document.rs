@@ -10,6 +10,7 @@ use super::rules;
 use crate::source::documents::Document;
 use crate::source::value::{Kind, Value};
 use diana_config::Configuration;
+use diana_document::quoted;
 use std::collections::{HashMap, HashSet};
 
 /// A document that takes more memory gets a warning. The demo's document takes 70 MiB.
@@ -38,6 +39,7 @@ pub fn warnings(
         }
     }
     forgeable::sources(&model, findings);
+    claim_lists(&model, findings);
     unnamed(&model, findings);
     bursts(&model, findings);
     lists(&model, findings);
@@ -48,6 +50,29 @@ pub fn warnings(
     }
     leases(&model, replicas, findings);
     memory(&model, configuration, findings);
+}
+
+/// Claims that standards define as lists (RFC 7643, RFC 8176, RFC 9068).
+const LISTS: [&str; 4] = ["amr", "entitlements", "groups", "roles"];
+
+/// Actors and plans that read a claim which is a list, and therefore count as absent.
+fn claim_lists(model: &Model, findings: &mut Findings) {
+    let plan = model.root.get("plan");
+    let first = plan.filter(|plan| plan.get("first").is_some());
+    let of_first = first.and_then(|plan| plan.get("jwt")).and_then(Value::text);
+    let actors = model.root.get("actors").map_or(&[][..], Value::entries).iter().map(|entry| &entry.value);
+    for claim in actors.chain(plan.filter(|_| first.is_none())).filter_map(|source| source.get("jwt")) {
+        let path = claim.text().unwrap_or_default();
+        let name = path.rsplit(['.', '/']).next().unwrap_or_default();
+        if LISTS.contains(&name) || of_first == Some(path) {
+            findings.add(
+                code::LIST_ACTOR,
+                &claim.range,
+                format!("the claim {} is a list, which counts as absent here", quoted(path)),
+                Some("a condition `jwt`, or `plan` with `first`, reads the elements"),
+            );
+        }
+    }
 }
 
 /// Global rules without a name. The short forms have no store that could count them.

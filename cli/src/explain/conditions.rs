@@ -112,7 +112,8 @@ impl Aspect {
             "jwt" => {
                 let lines = incoming.lines("authorization");
                 let tokens = lines.filter_map(|line| claims::token(line.as_bytes()));
-                tokens.filter_map(|token| diana_config::claim(token, name)).collect()
+                let claims = tokens.filter_map(|token| diana_config::claim(token, name));
+                claims.flat_map(|claim| claim.values().map(text_of).collect::<Vec<_>>()).collect()
             }
             "property" => {
                 let of_name = |(path, _): &&(Vec<String>, String)| spelt(path) == name;
@@ -121,6 +122,10 @@ impl Aspect {
             _ => Vec::new(),
         }
     }
+}
+
+fn text_of(value: &[u8]) -> String {
+    String::from_utf8_lossy(value).into_owned()
 }
 
 /// The path of an attribute, as a document spells it.

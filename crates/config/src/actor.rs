@@ -135,6 +135,20 @@ pub(super) fn source(
     only
 }
 
+/// Takes the source of a value that may be a list. Reports each mistake at its place and then
+/// returns `None`.
+pub(super) fn list(fields: &mut Fields, scope: &mut Scope) -> Option<Box<dyn Actor>> {
+    let given = (fields.take(jwt::KIND.key), fields.take(property::KIND.key));
+    match given {
+        (Some(node), None) => (jwt::KIND.read)(node, scope),
+        (None, Some(node)) => (property::KIND.read)(node, scope),
+        _ => {
+            fields.fail("expected `jwt` or `property`, whose values may be lists");
+            None
+        }
+    }
+}
+
 fn keys() -> Vec<&'static str> {
     KINDS.iter().map(|kind| kind.key).collect()
 }

@@ -33,6 +33,8 @@ pub(super) struct Plans<'a> {
     members: Option<KeyMap<PlanId>>,
     /// The members that are networks, in the order of `members`.
     networks: Vec<Network>,
+    /// Whether the plan is the first one that an element of the actor's value names.
+    is_list: bool,
     /// Whether a rule has plans.
     is_used: bool,
     /// About plans that count apart, or never admit a request.
@@ -54,6 +56,7 @@ impl<'a> Plans<'a> {
             names: Vec::new(),
             members: None,
             networks: Vec::new(),
+            is_list: false,
             is_used: false,
             warnings: Vec::new(),
         };
@@ -66,6 +69,8 @@ impl<'a> Plans<'a> {
         };
         if keys.iter().any(|(key, _)| key == "actor" || key == "members") {
             plans.actor = plans.by_members(node, actors, scope);
+        } else if keys.iter().any(|(key, _)| key == "first") {
+            plans.actor = plans.by_elements(node, scope);
         } else if let Value::Object(_) = node.value() {
             plans.actor = actor::named("plan", node, scope);
         } else {
@@ -107,6 +112,28 @@ impl<'a> Plans<'a> {
         named
     }
 
+    /// Reads `{jwt: roles, first: [gold, silver]}`.
+    fn by_elements(&mut self, node: Node<'a>, scope: &mut Scope) -> Option<NamedActor> {
+        let mut fields = node.fields()?;
+        let first = fields.require("first");
+        let actor = actor::list(&mut fields, scope);
+        fields.finish();
+        let mut values = KeyMap::default();
+        for node in first?.list()? {
+            let Some(name) = node.text() else { continue };
+            let plan = self.number(name, &node);
+            if plan.is_some_and(|plan| !values.insert(name.as_bytes(), plan)) {
+                node.fail(format!("the plan {} is in the list already", quoted(name)));
+            }
+        }
+        if self.names.is_empty() {
+            node.fail("`first` lists no plan");
+        }
+        self.members = Some(values);
+        self.is_list = true;
+        Some(NamedActor::new("plan", actor?.into(), scope.parts))
+    }
+
     /// The number of the plan with this name, which is added if it is new.
     fn number(&mut self, name: &str, node: &Node) -> Option<PlanId> {
         if let Some(index) = self.names.iter().position(|known| known == name) {
@@ -136,7 +163,7 @@ impl<'a> Plans<'a> {
         }
         let hint = match node.meant(name, &known) {
             Some(near) => format!("did you mean `{near}`?"),
-            None if known.is_empty() => "`plan.members` names no plan".into(),
+            None if known.is_empty() => "`plan` names no plan".into(),
             None => format!("expected {}", one_of(&known)),
         };
         node.fail(format!("unknown plan {}, {hint}", quoted(name)));
@@ -182,7 +209,7 @@ impl<'a> Plans<'a> {
 
     /// What the policy needs; `None` if no rule has plans.
     pub(super) fn source(self) -> Option<PlanSource> {
-        let Plans { actor, names, members, networks, is_used, .. } = self;
+        let Plans { actor, names, members, networks, is_list, is_used, .. } = self;
         let actor = actor.filter(|_| is_used)?;
         let of_names = || {
             let mut values = KeyMap::default();
@@ -195,7 +222,7 @@ impl<'a> Plans<'a> {
             values
         };
         let values = members.unwrap_or_else(of_names);
-        Some(PlanSource { actor, names, values, networks: Networks::new(networks) })
+        Some(PlanSource { actor, names, values, networks: Networks::new(networks), is_list })
     }
 }
 

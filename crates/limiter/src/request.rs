@@ -14,6 +14,7 @@ pub mod path;
 pub mod protocol;
 pub mod syntax;
 
+use claims::ClaimValue;
 use diana_base::format::{decimal, netstring};
 use diana_base::map::KeySet;
 use diana_base::widened;
@@ -46,6 +47,7 @@ pub enum Part {
 /// Reads the parts of one request: the host, or a test.
 ///
 /// ```
+/// use diana_limiter::request::claims::ClaimValue;
 /// use diana_limiter::request::{HeaderLines, Part, PartId, Parts, Request, Source};
 ///
 /// /// A request whose headers each have one line.
@@ -66,7 +68,7 @@ pub enum Part {
 ///     }
 ///
 ///     /// No rule of this host reads tokens.
-///     fn claim(&self, _: &[u8], _: &str) -> Option<String> {
+///     fn claim(&self, _: &[u8], _: &str) -> Option<ClaimValue> {
 ///         None
 ///     }
 /// }
@@ -85,9 +87,10 @@ pub trait Source {
     /// is expensive caches the part. `id` distinguishes the parts of one policy.
     fn lines<'s>(&'s self, id: PartId, part: &'s Part) -> HeaderLines<'s>;
 
-    /// The claim of a bearer token (RFC 7519, in compact form) at a dotted path, as text. `None` if
-    /// the token is not readable or has no such claim. The signature need not be verified here.
-    fn claim(&self, token: &[u8], path: &str) -> Option<String>;
+    /// The claim of a bearer token (RFC 7519, in compact form) at a dotted path, in which `\\.` is a
+    /// dot within a name. `None` if the token is not readable or has no such claim. The signature
+    /// need not be verified here.
+    fn claim(&self, token: &[u8], path: &str) -> Option<ClaimValue>;
 
     /// The query of [`Part::Path`], empty without one, if reading it is cheaper than reading the
     /// path. Otherwise `None`: the caller then reads the path.
@@ -280,7 +283,7 @@ impl<'a> Request<'a> {
     }
 
     /// The claim of a bearer token at a dotted path: see [`Source::claim`].
-    pub(crate) fn claim(&self, token: &[u8], path: &str) -> Option<String> {
+    pub(crate) fn claim(&self, token: &[u8], path: &str) -> Option<ClaimValue> {
         self.source.claim(token, path)
     }
 
@@ -328,12 +331,12 @@ pub struct Values {
 }
 
 /// Reads a claim: see [`Source::claim`].
-type ReadClaim = fn(&[u8], &str) -> Option<String>;
+type ReadClaim = fn(&[u8], &str) -> Option<ClaimValue>;
 
 impl Values {
     /// The same request, whose bearer tokens are read by `claim`. Without it, no token is readable.
     #[must_use]
-    pub fn with_claims(self, claim: fn(&[u8], &str) -> Option<String>) -> Values {
+    pub fn with_claims(self, claim: fn(&[u8], &str) -> Option<ClaimValue>) -> Values {
         Values { claims: Some(claim), ..self }
     }
 
@@ -349,7 +352,7 @@ impl Source for Values {
         HeaderLines::Values(self.lines.iter(), part)
     }
 
-    fn claim(&self, token: &[u8], path: &str) -> Option<String> {
+    fn claim(&self, token: &[u8], path: &str) -> Option<ClaimValue> {
         self.claims?(token, path)
     }
 }
@@ -366,7 +369,7 @@ mod tests {
             HeaderLines::One((*part == Part::Path).then_some(b"/"))
         }
 
-        fn claim(&self, _: &[u8], _: &str) -> Option<String> {
+        fn claim(&self, _: &[u8], _: &str) -> Option<ClaimValue> {
             None
         }
     }

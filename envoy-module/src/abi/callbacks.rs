@@ -191,6 +191,14 @@ callbacks! {
         /// A number of Envoy's runtime, or `otherwise` if there is none. Workers always get
         /// `otherwise`. Since Envoy 1.40.
         fn get_runtime_number(key: Bytes, otherwise: f64) -> f64;
+        /// The number of elements of a list in metadata.
+        fn http_get_metadata_list_size(
+            stream: StreamPtr, source: u32, namespace: Bytes, key: Bytes, size: *mut usize
+        ) -> bool;
+        /// An element of a list in metadata that is text.
+        fn http_get_metadata_list_string(
+            stream: StreamPtr, source: u32, namespace: Bytes, key: Bytes, index: usize, value: *mut Bytes
+        ) -> bool;
         /// Adds to a counter, without a stream. Since Envoy 1.39.
         fn http_filter_config_increment_counter(
             config: ConfigPtr, id: usize, labels: *const Bytes, count: usize, by: u64

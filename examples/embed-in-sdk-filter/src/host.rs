@@ -1,6 +1,7 @@
 //! What Diana needs from its host, by the SDK's calls: shared data, parts of a request, the time.
 
 use diana_limiter::cells::store::{Fault, SharedData, Swap};
+use diana_limiter::request::claims::ClaimValue;
 use diana_limiter::request::{HeaderLines, Part, PartId, Source, Values};
 use diana_limiter::time::Time;
 use proxy_wasm::hostcalls;
@@ -91,7 +92,7 @@ impl Source for HostRequest {
     }
 
     /// No rule of this filter reads tokens.
-    fn claim(&self, _: &[u8], _: &str) -> Option<String> {
+    fn claim(&self, _: &[u8], _: &str) -> Option<ClaimValue> {
         None
     }
 }

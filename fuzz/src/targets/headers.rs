@@ -10,6 +10,7 @@ use diana_config::actor::{Actors, Scope, client_ip};
 use diana_document::{Errors, Node, parse, parse_json};
 use diana_limiter::actor::{NamedActor, address, key};
 use diana_limiter::matcher::pattern::Pattern;
+use diana_limiter::request::claims::ClaimValue;
 use diana_limiter::request::pairs::{Pairs, encode};
 use diana_limiter::request::syntax::is_token;
 use diana_limiter::request::{HeaderLines, Part, PartId, Parts, Request, Source, Values, syntax};
@@ -176,7 +177,7 @@ impl Source for Serialised {
         }
     }
 
-    fn claim(&self, token: &[u8], path: &str) -> Option<String> {
+    fn claim(&self, token: &[u8], path: &str) -> Option<ClaimValue> {
         self.values.claim(token, path)
     }
 }

@@ -58,6 +58,24 @@ fn a_client_that_changes_its_plan_gets_no_more_than_the_larger_quota() {
     }
 }
 
+/// The order of `first` decides, not that of the token.
+#[test]
+fn an_element_of_a_claim_names_the_plan() {
+    let json = r#"{"plan": {"jwt": "roles", "first": ["gold", "silver"]}, "limits": [{"url": "/", "rules": [
+        {"name": "r", "algo": "W", "rpu": 2, "unit": "day", "plans": {"gold": {"rpu": 100}, "silver": {"rpu": 20}}}]}]}"#;
+    // ["silver","x"], ["silver","gold"], "silver", ["x"], [["gold"]]
+    check(
+        json,
+        "0ms authorization=Bearer_e30.eyJyb2xlcyI6WyJzaWx2ZXIiLCJ4Il19.c2ln GET / -> pass r=19
+         0ms authorization=Bearer_e30.eyJyb2xlcyI6WyJzaWx2ZXIiLCJnb2xkIl19.c2ln GET / -> pass r=98
+         0ms authorization=Bearer_e30.eyJyb2xlcyI6InNpbHZlciJ9.c2ln GET / -> pass r=17
+         0ms authorization=Bearer_e30.eyJyb2xlcyI6WyJ4Il19.c2ln GET / -> refuse r
+         0ms authorization=Bearer_e30.eyJyb2xlcyI6W1siZ29sZCJdXX0.c2ln GET / -> refuse r
+         0ms authorization=Bearer_e30.eyJyb2xlcyI6WyJzaWx2ZXIiLCJnb2xkIl19.c2ln authorization=x GET / -> refuse r
+         0ms GET / -> refuse r",
+    );
+}
+
 /// Mixed prefixes of both families, of which the longest decides, by whole addresses.
 #[test]
 fn a_network_has_a_plan() {

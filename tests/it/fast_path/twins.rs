@@ -8,6 +8,7 @@ use diana_limiter::cells::store::{Fault, Loaded, SharedData, SharedDataStore, St
 use diana_limiter::cells::table::Seed;
 use diana_limiter::decide::{Decision, Outcome};
 use diana_limiter::policy::Policy;
+use diana_limiter::request::claims::ClaimValue;
 use diana_limiter::request::{HeaderLines, Part, PartId, Source, Values};
 use diana_limiter::session::{Session, Worker};
 use diana_testing::shared_data::Simulated;
@@ -66,7 +67,7 @@ impl Source for Read<'_> {
         self.0.lines(id, part)
     }
 
-    fn claim(&self, token: &[u8], path: &str) -> Option<String> {
+    fn claim(&self, token: &[u8], path: &str) -> Option<ClaimValue> {
         self.0.claim(token, path)
     }
 }

@@ -33,6 +33,8 @@ pub fn places() -> Vec<Place> {
             r#"{"limits": [], "plan": @}"#,
             json!({"actor": "user", "members": {"gold": ["a"]}}),
         ),
+        place("plan_first", r#"{"limits": [], "plan": @}"#, json!({"jwt": "roles", "first": ["gold"]})),
+        place("plan_first", r#"{"limits": [], "plan": @}"#, json!({"property": "roles", "first": ["gold"]})),
         place("ip", r#"{"limits": [], "ip": @}"#, json!({})),
         place("deny_members", r#"{"limits": [], "deny": @}"#, json!({"members": [], "response": {}})),
         place("response", r#"{"limits": [], "response": @}"#, json!({})),

@@ -46,6 +46,23 @@ mod tests {
         check("a.b.c", r#"{"a": {"b": {"c": 2}}, "a.b": {"c": 1}}"#, Some("1"));
     }
 
+    /// Within JSON, each backslash is two.
+    #[test]
+    fn a_dot_may_belong_to_a_name() {
+        let both = r#"{"a.b": "whole", "a": {"b": "inner"}}"#;
+        check("a.b", both, Some("whole"));
+        check(r"a\\.b", both, Some("whole"));
+        check(r"a\\.b", r#"{"a": {"b": "inner"}}"#, None);
+        check(r"https://e\\.com/c.plan", r#"{"https://e.com/c": {"plan": "free"}}"#, Some("free"));
+        check(r"https://e\\.com/c\\.plan", r#"{"https://e.com/c": {"plan": "free"}}"#, None);
+        check(r"a\\\\.b", r#"{"a\\": {"b": "inner"}}"#, Some("inner"));
+        check(r"a\\\\\\.b", r#"{"a\\.b": "whole"}"#, Some("whole"));
+        for wrong in [r"a\\b", r"a\\"] {
+            let why = testing::mistakes(&format!(r#"{{"jwt": "{wrong}"}}"#));
+            assert!(why.len() == 1 && why[0].contains("for a dot within a name"), "{why:?}");
+        }
+    }
+
     #[test]
     fn a_claim_is_text_a_whole_number_or_a_flag() {
         check("c", r#"{"c": 42}"#, Some("42"));

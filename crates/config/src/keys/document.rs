@@ -16,6 +16,7 @@ pub(super) const DEFINITIONS: &[Definition] = &[
         ]),
     },
     Definition { name: "actor_ip", shape: Shape::Object(&Object::new("actors.md#ip", &[PREFIXES])) },
+    Definition { name: "plan_first", shape: Shape::Object(&PLAN_FIRST) },
     Definition { name: "plan_members", shape: Shape::Object(&PLAN_MEMBERS) },
     Definition { name: "ip", shape: Shape::Object(&Object::new("actors.md#ip", &[HOPS, PREFIXES])) },
     Definition { name: "member", shape: Shape::Any(&[Shape::Text, Shape::Map(ONE_OR_ANY)]) },
@@ -41,7 +42,7 @@ pub(super) const DOCUMENT: Object = Object::new("README.md", &[&[
     key(
         "plan",
         "The part of a request that shows the client's plan.",
-        Shape::Any(&[Shape::Def("plan_members"), Shape::Def("actor")]),
+        Shape::Any(&[Shape::Def("plan_members"), Shape::Def("plan_first"), Shape::Def("actor")]),
     )
     .on("limits.md#plan"),
     key("ip", "How the filter finds the client address.", Shape::Def("ip")).on("actors.md#ip"),
@@ -110,12 +111,8 @@ const SOURCES: &[Key] = &[
     key("query", "The decoded query parameter.", Shape::Text),
     key("path", "The Nth segment of the path, from 1.", Shape::Whole(1, 32)),
     SEGMENT,
-    key("jwt", "A claim of the bearer token, dotted. The filter does not verify the token.", Shape::Text),
-    key(
-        "property",
-        "An attribute of the gateway, by the steps of its path.",
-        Shape::Any(&[Shape::Text, Shape::List(&Shape::Text, 1, Some(16))]),
-    ),
+    JWT,
+    PROPERTY,
     key(
         "ip",
         "The client's address, shortened to a prefix.",
@@ -125,6 +122,15 @@ const SOURCES: &[Key] = &[
     key("method", "The method.", NOTHING),
     key("host", "The host.", NOTHING),
 ];
+
+const JWT: Key =
+    key("jwt", "A claim of the bearer token, dotted. The filter does not verify the token.", Shape::Text);
+
+const PROPERTY: Key = key(
+    "property",
+    "An attribute of the gateway, by the steps of its path.",
+    Shape::Any(&[Shape::Text, Shape::List(&Shape::Text, 1, Some(16))]),
+);
 
 pub(super) const SEGMENT: Key = key(
     "segment",
@@ -149,6 +155,22 @@ const HOPS: &[Key] = &[
     .or_whole(0),
     key("header", "The header with the addresses. Requires `trusted_hops`.", Shape::Text),
 ];
+
+const PLAN_FIRST: Object = Object {
+    one_of: &[&["jwt", "property"]],
+    ..Object::new(
+        "limits.md#plan",
+        &[&[
+            JWT,
+            PROPERTY,
+            key(
+                "first",
+                "The plans. The first one that the value or an element of it names is the client's.",
+                Shape::List(&Shape::Text, 1, None),
+            ),
+        ]],
+    )
+};
 
 const PLAN_MEMBERS: Object = Object::new(
     "limits.md#plan",

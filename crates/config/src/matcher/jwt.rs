@@ -25,6 +25,7 @@ mod tests {
     use crate::matcher::testing::{compiled, matching, mistakes};
     use base64::Engine as _;
     use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+    use diana_limiter::request::claims::ClaimValue;
     use diana_limiter::request::joined::Joined;
     use diana_limiter::request::{HeaderLines, Part, PartId, Request, Source, Values};
 
@@ -62,11 +63,14 @@ mod tests {
 
     #[test]
     fn a_claim_is_compared_as_text() {
-        check(r#""free""#, &[r#"{"plan": "free"}"#]);
+        check(r#""free""#, &[r#"{"plan": "free"}"#, r#"{"plan": ["free"]}"#]);
         check("42", &[r#"{"plan": 42}"#]);
         check("true", &[r#"{"plan": true}"#]);
         check(r#"{"prefix": "pr"}"#, &[r#"{"plan": "pro"}"#]);
-        check(r#"{"regex": "free|pro"}"#, &[r#"{"plan": "free"}"#, r#"{"plan": "pro"}"#]);
+        check(
+            r#"{"regex": "free|pro"}"#,
+            &[r#"{"plan": "free"}"#, r#"{"plan": "pro"}"#, r#"{"plan": ["free"]}"#],
+        );
         check(
             r#"{"present": true}"#,
             &[
@@ -75,18 +79,41 @@ mod tests {
                 r#"{"plan": 42}"#,
                 r#"{"plan": true}"#,
                 r#"{"plan": ""}"#,
+                r#"{"plan": ["free"]}"#,
             ],
         );
         check(
             r#"{"present": false}"#,
-            &[
-                r#"{"plan": ["free"]}"#,
-                r#"{"plan": "free", "plan": "free"}"#,
-                r#"{"Plan": "free"}"#,
-                "free",
-                "absent",
-            ],
+            &[r#"{"plan": "free", "plan": "free"}"#, r#"{"Plan": "free"}"#, "free", "absent"],
         );
+    }
+
+    /// One element is enough, also to be certain, and to be excluded.
+    #[test]
+    fn a_list_is_compared_by_its_elements() {
+        let list = |json: &str| token(&format!(r#"{{"plan": {json}}}"#));
+        let (both, pro) = (&*list(r#"["free", 7, true, null, {"a": 1}]"#), &*list(r#"["pro"]"#));
+        for (condition, holds) in [
+            (r#""free""#, true),
+            ("7", true),
+            ("true", true),
+            (r#""fre""#, false),
+            (r#"{"prefix": "fr"}"#, true),
+            (r#"{"regex": "x|free"}"#, true),
+            (r#"{"present": true}"#, true),
+            (r#"{"present": false}"#, false),
+            (r#"{"not": "pro"}"#, true),
+            (r#"{"not": ["pro", "free"]}"#, false),
+        ] {
+            assert_eq!(holds_and_certain(condition, &[both]), (holds, holds), "{condition}");
+        }
+        assert_eq!(holds_and_certain(r#""free""#, &[both, pro]), (true, false));
+        assert_eq!(holds_and_certain(r#"{"not": "free"}"#, &[both, pro]), (true, false));
+        for none in ["[]", "[null]", "[[\"free\"]]"] {
+            assert_eq!(holds_and_certain(r#""free""#, &[&list(none)]), (false, false), "{none}");
+            assert_eq!(holds_and_certain(r#"{"present": false}"#, &[&list(none)]), (true, true), "{none}");
+            assert_eq!(holds_and_certain(r#"{"not": "free"}"#, &[&list(none)]), (true, false), "{none}");
+        }
     }
 
     /// A host that joins the lines of `authorization`.
@@ -97,7 +124,7 @@ mod tests {
             HeaderLines::Joined(Joined::new(&self.0, *b", "))
         }
 
-        fn claim(&self, token: &[u8], path: &str) -> Option<String> {
+        fn claim(&self, token: &[u8], path: &str) -> Option<ClaimValue> {
             crate::claim(token, path)
         }
     }

@@ -1,6 +1,6 @@
 //! The actor is a claim of the bearer token: `{jwt: sub}`, `{jwt: realm.tenant}`. **The signature
 //! is not verified**, so a filter in front must verify it, such as Envoy's `jwt_authn`. If the
-//! token is malformed or a key on the path occurs twice, the actor is missing.
+//! token is malformed, a key on the path occurs twice or the claim is a list, the actor is missing.
 //!
 //! ```text
 //!   authorization: Bearer eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiJhbGljZSJ9.c2lnbmF0dXJl
@@ -9,7 +9,7 @@
 
 use super::kind::append;
 use super::{Actor, ActorError};
-use crate::request::claims::{claim, is_claim_path};
+use crate::request::claims::{ClaimValue, claim, is_claim_path};
 use crate::request::{Part, PartId, Parts, Request};
 use diana_base::format::netstring;
 
@@ -29,6 +29,10 @@ impl Jwt {
         }
         Ok(Jwt { authorization: parts.intern(Part::Header("authorization".into())), path: path.into() })
     }
+
+    fn claim(&self, request: &Request) -> Option<ClaimValue> {
+        claim(request, request.get(self.authorization)?, &self.path)
+    }
 }
 
 impl Actor for Jwt {
@@ -37,7 +41,10 @@ impl Actor for Jwt {
     }
 
     fn write(&self, request: &Request, key: &mut Vec<u8>) -> bool {
-        let claim = request.get(self.authorization).and_then(|line| claim(request, line, &self.path));
-        claim.is_some_and(|claim| append(claim.as_bytes(), key))
+        self.claim(request).and_then(ClaimValue::only).is_some_and(|claim| append(claim.as_bytes(), key))
+    }
+
+    fn elements(&self, request: &Request) -> Vec<Vec<u8>> {
+        self.claim(request).iter().flat_map(ClaimValue::values).map(<[u8]>::to_vec).collect()
     }
 }

@@ -58,6 +58,11 @@ pub trait Actor: Send + Sync {
         false
     }
 
+    /// The value, or the elements if the value is a list. Only sources that may have lists have any.
+    fn elements(&self, _request: &Request) -> Vec<Vec<u8>> {
+        Vec::new()
+    }
+
     /// The client's whole address, if the value is an address.
     fn address(&self, _request: &Request) -> Option<IpAddr> {
         None

@@ -1,10 +1,12 @@
 //! The actor is a host attribute: `{property: [xds, route_name]}`.
 //!
 //! The host decides on the attributes and their encoding. For example, Envoy encodes numbers as
-//! eight bytes. The raw bytes are the value; nothing is stripped.
+//! eight bytes. The raw bytes are the value; nothing is stripped. A list, such as of metadata, counts
+//! as missing.
 
 use super::kind::append;
 use super::{Actor, ActorError, FastPathPart};
+use crate::request::pairs::Pairs;
 use crate::request::{Part, PartId, Parts, Request};
 
 /// The value of a host attribute.
@@ -17,6 +19,11 @@ impl Property {
         let part = Part::property(steps).ok_or(ActorError::Property)?;
         Ok(Property(parts.intern(part)))
     }
+
+    /// The value, unless it is a list.
+    fn value<'r>(&self, request: &Request<'r>) -> Option<&'r [u8]> {
+        request.get(self.0).filter(|value| Pairs::list(value).is_none())
+    }
 }
 
 impl Actor for Property {
@@ -25,10 +32,16 @@ impl Actor for Property {
     }
 
     fn write(&self, request: &Request, key: &mut Vec<u8>) -> bool {
-        request.get(self.0).is_some_and(|value| append(value, key))
+        self.value(request).is_some_and(|value| append(value, key))
     }
 
     fn raw<'r>(&self, request: &Request<'r>) -> FastPathPart<'r> {
-        FastPathPart::of(request.get(self.0))
+        FastPathPart::of(self.value(request))
+    }
+
+    fn elements(&self, request: &Request) -> Vec<Vec<u8>> {
+        let value = request.get(self.0);
+        let elements = value.and_then(Pairs::list).or_else(|| Some(vec![value?])).unwrap_or_default();
+        elements.into_iter().map(<[u8]>::to_vec).collect()
     }
 }

@@ -206,26 +206,40 @@ impl Condition {
         }
     }
 
-    /// Whether the condition holds for one value; `None` if that would be too much work.
-    pub(super) fn matches(&self, request: &Request, value: &[u8]) -> Option<bool> {
+    /// Whether the condition holds for a line with these values, of which there is one, or the
+    /// elements of a list; `None` if that would be too much work. One element is enough, and `not`
+    /// excludes a list by one element.
+    pub(super) fn matches(&self, request: &Request, values: &[&[u8]]) -> Option<bool> {
+        match self {
+            Condition::NoneOf(conditions) => {
+                any(conditions.iter().map(|condition| condition.matches(request, values))).map(|any| !any)
+            }
+            _ => any(values.iter().map(|value| self.matches_one(request, value))),
+        }
+    }
+
+    fn matches_one(&self, request: &Request, value: &[u8]) -> Option<bool> {
         match self {
             Condition::Exact(expected) => Some(**expected == *value),
             Condition::Prefix(prefix) => Some(value.starts_with(prefix)),
             Condition::Regex(expression) => expression.matches(request, value),
             Condition::Present(expected) => Some(*expected),
-            Condition::NoneOf(conditions) => {
-                let mut verdict = Some(true);
-                for condition in conditions {
-                    match condition.matches(request, value) {
-                        Some(true) => return Some(false),
-                        Some(false) => {}
-                        None => verdict = None,
-                    }
-                }
-                verdict
-            }
+            Condition::NoneOf(_) => self.matches(request, &[value]),
         }
     }
+}
+
+/// Whether one verdict is `true`; `None` if none is, and one is unknown.
+fn any(verdicts: impl Iterator<Item = Option<bool>>) -> Option<bool> {
+    let mut found = Some(false);
+    for verdict in verdicts {
+        match verdict {
+            Some(true) => return Some(true),
+            Some(false) => {}
+            None => found = None,
+        }
+    }
+    found
 }
 
 #[cfg(test)]
@@ -237,7 +251,7 @@ mod tests {
     fn a_value_that_is_no_text_is_compared_as_bytes() {
         let (values, parts) = (Values::default(), Parts::default());
         let request = Request::new(&values, &parts);
-        let holds = |condition: Condition| condition.matches(&request, b"fr\xff").unwrap();
+        let holds = |condition: Condition| condition.matches(&request, &[b"fr\xff"]).unwrap();
         assert!(holds(Condition::Exact(b"fr\xff"[..].into())));
         assert!(holds(Condition::Prefix(b"fr"[..].into())));
         assert!(!holds(Condition::Exact("fr\u{fffd}".as_bytes().into())));

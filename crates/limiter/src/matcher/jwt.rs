@@ -3,7 +3,7 @@
 //! line without the claim makes the condition uncertain, see [`claims`].
 
 use super::{ConditionError, Lookup};
-use crate::request::claims::{claim, claims, is_claim_path, is_of_token};
+use crate::request::claims::{ClaimValue, claim, claims, is_claim_path, is_of_token};
 use crate::request::{HeaderLines, Part, PartId, Parts, Request};
 use diana_base::format::netstring;
 
@@ -26,15 +26,16 @@ impl Claim {
 }
 
 impl Lookup for Claim {
-    fn any(&self, request: &Request, test: &mut dyn FnMut(Option<&[u8]>) -> bool) -> bool {
+    fn any(&self, request: &Request, test: &mut dyn FnMut(&[&[u8]]) -> bool) -> bool {
         // `Bearer TOKEN` has one byte that stands in no token. More may separate joined lines.
         let is_plain = |line: &[u8]| line.iter().filter(|byte| !is_of_token(**byte)).count() == 1;
         let only = |line: &[u8]| claim(request, line, &self.path).filter(|_| is_plain(line.trim_ascii()));
+        let mut test_claim = |claim: &ClaimValue| test(&claim.values().collect::<Vec<_>>());
         let mut test_line = |line| match only(line) {
-            Some(claim) => test(Some(claim.as_bytes())),
+            Some(claim) => test_claim(&claim),
             None => {
                 let mut all = claims(request, line, &self.path);
-                all.any(|claim| test(Some(claim.as_bytes()))) || test(None)
+                all.any(|claim| test_claim(&claim)) || test_claim(&ClaimValue::List(Vec::new()))
             }
         };
         match request.lines(self.authorization) {

@@ -4,8 +4,11 @@
 //! Values are bytes and need not be text. If the host joins the lines of a header, a condition
 //! holds if any run of pieces that may be a line matches; the condition is certain if all runs
 //! match. A value with too many runs matches every condition and is certain of none.
+//!
+//! A host attribute may be a list, such as of metadata.
 
 use super::{ConditionError, Lookup};
+use crate::request::pairs::Pairs;
 use crate::request::{HeaderLines, Part, PartId, Parts, Request};
 
 /// The values are the lines of a part.
@@ -32,9 +35,15 @@ impl Lines {
 }
 
 impl Lookup for Lines {
-    fn any(&self, request: &Request, test: &mut dyn FnMut(Option<&[u8]>) -> bool) -> bool {
+    fn any(&self, request: &Request, test: &mut dyn FnMut(&[&[u8]]) -> bool) -> bool {
         let mut lines = request.lines(self.part);
-        lines.any(|line| test(Some(if self.trims { line.trim_ascii() } else { line })))
+        lines.any(|line| match self.trims {
+            true => test(&[line.trim_ascii()]),
+            false => match Pairs::list(line) {
+                Some(elements) => test(&elements),
+                None => test(&[line]),
+            },
+        })
     }
 
     fn trims(&self) -> bool {

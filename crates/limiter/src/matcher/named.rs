@@ -2,7 +2,8 @@
 //!
 //! All conditions of a limit must hold. A name may have several values. One matching value is
 //! enough, because the gateway cannot know which value the backend uses. `{present: false}` and
-//! `{not: …}` hold if a line has no value. A condition is certain if it holds for every value.
+//! `{not: …}` hold if a line has no value. A condition is certain if it holds for every value. A list is one value, for
+//! which the condition holds if it holds for one of its elements.
 
 use super::{Condition, ConditionError, Matcher};
 use crate::request::{Parts, Request};
@@ -10,9 +11,9 @@ use diana_base::sort;
 
 /// Finds the values under one name.
 pub trait Lookup: Send + Sync {
-    /// Calls `test` with each value, or with `None` for a line without the value, until `test`
-    /// returns `true`. Returns whether it did.
-    fn any(&self, request: &Request, test: &mut dyn FnMut(Option<&[u8]>) -> bool) -> bool;
+    /// Calls `test` with the values of each line, until `test` returns `true`. Returns whether it
+    /// did. A line without the value has none, and one whose value is a list has its elements.
+    fn any(&self, request: &Request, test: &mut dyn FnMut(&[&[u8]]) -> bool) -> bool;
 
     /// Whether white space around a value is no part of the value.
     fn trims(&self) -> bool {
@@ -69,35 +70,38 @@ impl Matcher for Named {
     }
 }
 
-/// Whether the condition holds for at least one value.
+/// Whether the condition holds for at least one line.
 fn holds(lookup: &dyn Lookup, condition: &Condition, request: &Request) -> bool {
-    let any = |test: &mut dyn FnMut(Option<&[u8]>) -> bool| lookup.any(request, test);
+    let any = |test: &mut dyn FnMut(&[&[u8]]) -> bool| lookup.any(request, test);
     match condition {
-        Condition::Present(true) => any(&mut |value| value.is_some()),
-        Condition::Present(false) => !any(&mut |value| value.is_some()) || any(&mut |value| value.is_none()),
+        Condition::Present(true) => any(&mut |values| !values.is_empty()),
+        Condition::Present(false) => {
+            !any(&mut |values| !values.is_empty()) || any(&mut |values| values.is_empty())
+        }
         _ if lookup.are_too_many(request) => true,
         _ => {
             let by_absence = matches!(condition, Condition::NoneOf(_));
-            let holds = |value: Option<&[u8]>| match value {
-                Some(value) => condition.matches(request, value) != Some(false),
-                None => by_absence,
+            let holds = |values: &[&[u8]]| match values {
+                [] => by_absence,
+                _ => condition.matches(request, values) != Some(false),
             };
             by_absence && !any(&mut |_| true) || any(&mut { holds })
         }
     }
 }
 
-/// Whether the condition holds for every value, and no line lacks one.
+/// Whether the condition holds for every line, and no line lacks a value.
 fn is_certain(lookup: &dyn Lookup, condition: &Condition, request: &Request) -> bool {
-    let any = |test: &mut dyn FnMut(Option<&[u8]>) -> bool| lookup.any(request, test);
+    let any = |test: &mut dyn FnMut(&[&[u8]]) -> bool| lookup.any(request, test);
     match condition {
-        Condition::Present(false) => !any(&mut |value| value.is_some()),
-        Condition::Present(true) => any(&mut |value| value.is_some()) && !any(&mut |value| value.is_none()),
+        Condition::Present(false) => !any(&mut |values| !values.is_empty()),
+        Condition::Present(true) => {
+            any(&mut |values| !values.is_empty()) && !any(&mut |values| values.is_empty())
+        }
         _ if lookup.are_too_many(request) => false,
         _ => {
-            let fails = |value: Option<&[u8]>| {
-                value.and_then(|value| condition.matches(request, value)) != Some(true)
-            };
+            let fails =
+                |values: &[&[u8]]| values.is_empty() || condition.matches(request, values) != Some(true);
             any(&mut |_| true) && !any(&mut { fails })
         }
     }

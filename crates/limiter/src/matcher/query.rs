@@ -27,9 +27,9 @@ impl Parameter {
 }
 
 impl Lookup for Parameter {
-    fn any(&self, request: &Request, test: &mut dyn FnMut(Option<&[u8]>) -> bool) -> bool {
+    fn any(&self, request: &Request, test: &mut dyn FnMut(&[&[u8]]) -> bool) -> bool {
         let target = request.get(self.target).unwrap_or_default();
-        query_values(target, self.name.as_bytes()).any(|value| test(Some(&value)))
+        query_values(target, self.name.as_bytes()).any(|value| test(&[&value]))
     }
 
     fn canonical_form(&self, _: &Parts) -> String {

@@ -108,6 +108,9 @@ pub struct PlanSource {
     /// The networks, in the order of `values`; the longest prefix decides. Empty if the values are
     /// no networks.
     pub networks: Networks,
+    /// Whether the actor's value may be a list, of whose elements the plan with the smallest number
+    /// counts. Then `values` are plain values.
+    pub is_list: bool,
 }
 
 impl PlanSource {
@@ -117,6 +120,11 @@ impl PlanSource {
             let address = self.actor.actor().address(request);
             let place = address.and_then(|address| self.networks.place(address));
             return place.and_then(|place| self.values.values().get(place)).copied().unwrap_or_default();
+        }
+        if self.is_list {
+            let elements = self.actor.actor().elements(request);
+            let plans = elements.iter().filter_map(|element| self.values.get(element));
+            return plans.min_by_key(|plan| plan.place()).copied().unwrap_or_default();
         }
         let start = buffer.len();
         actor::key(std::slice::from_ref(&self.actor), request, buffer);

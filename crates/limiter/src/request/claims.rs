@@ -3,17 +3,54 @@
 
 use super::Request;
 
+/// The value of a claim, as text.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ClaimValue {
+    /// Text, a whole number or a flag.
+    One(String),
+    /// The elements of a list that are such values.
+    List(Vec<String>),
+}
+
+impl ClaimValue {
+    /// The only value. A list has none, even if it has one element.
+    #[must_use]
+    pub fn only(self) -> Option<String> {
+        match self {
+            ClaimValue::One(value) => Some(value),
+            ClaimValue::List(_) => None,
+        }
+    }
+
+    /// The value, or the elements.
+    pub fn values(&self) -> impl Iterator<Item = &[u8]> {
+        let values = match self {
+            ClaimValue::One(value) => std::slice::from_ref(value),
+            ClaimValue::List(values) => values,
+        };
+        values.iter().map(String::as_bytes)
+    }
+}
+
 /// In bytes. Bounds the work for one token: each dot of the path adds one way to split it.
 const MAX_PATH_BYTES: usize = 256;
 
-/// Whether `path` may be the dotted path of a claim: 1 to 256 bytes.
-pub(crate) fn is_claim_path(path: &str) -> bool {
+/// Whether `path` may be the dotted path of a claim: 1 to 256 bytes, in which a backslash stands
+/// before a dot within a name, or before a backslash.
+#[must_use]
+pub fn is_claim_path(path: &str) -> bool {
+    let mut rest = path.bytes();
+    while let Some(byte) = rest.next() {
+        if byte == b'\\' && !matches!(rest.next(), Some(b'.' | b'\\')) {
+            return false;
+        }
+    }
     (1..=MAX_PATH_BYTES).contains(&path.len())
 }
 
-/// The claim at a dotted path in a line of `authorization`, as text. `None` if the line has no
-/// readable token, or if the claim is no text, whole number or flag.
-pub(crate) fn claim(request: &Request, authorization: &[u8], path: &str) -> Option<String> {
+/// The claim at a dotted path in a line of `authorization`. `None` if the line has no readable
+/// token, or no such claim.
+pub(crate) fn claim(request: &Request, authorization: &[u8], path: &str) -> Option<ClaimValue> {
     request.claim(token(authorization)?, path)
 }
 
@@ -26,7 +63,7 @@ pub(crate) fn claims<'a>(
     request: &'a Request,
     authorization: &'a [u8],
     path: &'a str,
-) -> impl Iterator<Item = String> + 'a {
+) -> impl Iterator<Item = ClaimValue> + 'a {
     const SCHEME: &[u8] = b"bearer ";
     let words = authorization.windows(SCHEME.len()).enumerate();
     let is_scheme = |(_, word): &(usize, &[u8])| word.eq_ignore_ascii_case(SCHEME);

@@ -100,6 +100,25 @@ impl<'b> Pairs<'b> {
         found
     }
 
+    /// The elements of a list in the encoding of the ABI, in which each is the name of a pair with an
+    /// empty value. `None` if these bytes are no such list.
+    #[must_use]
+    pub fn list(bytes: &'b [u8]) -> Option<Vec<&'b [u8]>> {
+        let count = narrowed(u32::from_le_bytes(*bytes.first_chunk()?).into());
+        let mut pairs = Pairs::of(bytes);
+        if pairs.sizes.len() != count.checked_mul(SIZES)? || count == 0 && bytes.len() != HEAD {
+            return None;
+        }
+        let mut elements = Vec::new();
+        for (element, value) in pairs.by_ref() {
+            elements.push(element);
+            if !value.is_empty() {
+                return None;
+            }
+        }
+        (elements.len() == count && pairs.rest.is_empty()).then_some(elements)
+    }
+
     fn pair(&mut self) -> Option<(&'b [u8], &'b [u8])> {
         let (sizes, tail) = self.sizes.split_first_chunk::<SIZES>()?;
         self.sizes = tail;
@@ -155,6 +174,24 @@ mod tests {
         assert_eq!(values(&bytes, b"b"), [b""]);
         assert!(values(&bytes, b"c").is_empty());
         assert_eq!(values(&bytes[..bytes.len() - 1], b"a"), [b"1"], "the last one is cut off");
+    }
+
+    #[test]
+    fn a_list_is_recognized() {
+        let list = |elements: &[&str]| {
+            encode_bytes(&elements.iter().map(|element| (element.as_bytes(), &b""[..])).collect::<Vec<_>>())
+        };
+        for elements in [&[][..], &[""], &["admin"], &["admin", "", "a\0b"]] {
+            let expected: Vec<&[u8]> = elements.iter().map(|element| element.as_bytes()).collect();
+            assert_eq!(Pairs::list(&list(elements)), Some(expected));
+        }
+        let map = encode(&[("a", "b".into())]);
+        let whole = list(&["admin"]);
+        let longer = [&whole[..], b"x"].concat();
+        let number = 1.0f64.to_le_bytes();
+        for other in [&map[..], &whole[..whole.len() - 1], &longer, &number, &[0; 8], b"gold", b"", &[1]] {
+            assert_eq!(Pairs::list(other), None, "{other:?}");
+        }
     }
 
     proptest! {

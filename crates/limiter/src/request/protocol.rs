@@ -90,6 +90,7 @@ fn is_connect_query(query: &[u8]) -> bool {
 mod tests {
     use super::super::{HeaderLines, Source, Values};
     use super::*;
+    use crate::request::claims::ClaimValue;
 
     fn protocol(target: &str, headers: &[(&str, &str)]) -> Protocol {
         let mut parts = Parts::default();
@@ -169,7 +170,7 @@ mod tests {
             HeaderLines::One(None)
         }
 
-        fn claim(&self, _: &[u8], _: &str) -> Option<String> {
+        fn claim(&self, _: &[u8], _: &str) -> Option<ClaimValue> {
             None
         }
 
@@ -208,7 +209,7 @@ mod tests {
             }
         }
 
-        fn claim(&self, _: &[u8], _: &str) -> Option<String> {
+        fn claim(&self, _: &[u8], _: &str) -> Option<ClaimValue> {
             None
         }
     }

@@ -57,6 +57,8 @@ pub fn all() -> Exports {
         http_filter_set_gauge: metrics::tell_by_stream::<{ metrics::SET }>,
         http_filter_record_histogram_value: metrics::tell_by_stream::<{ metrics::OTHER }>,
         get_runtime_number: Some(config::get_runtime_number),
+        http_get_metadata_list_size: None,
+        http_get_metadata_list_string: None,
         http_filter_config_increment_counter: Some(metrics::tell::<{ metrics::OTHER }>),
         http_filter_config_increment_gauge: Some(metrics::tell::<{ metrics::ADD }>),
         http_filter_config_decrement_gauge: Some(metrics::tell::<{ metrics::SUBTRACT }>),

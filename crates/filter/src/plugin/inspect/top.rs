@@ -24,7 +24,7 @@ impl<H: Host> Plugin<H> {
             let claim = self.configuration.inspect.as_ref().and_then(|inspect| inspect.customer.as_deref());
             let name = || {
                 let claim = claim?;
-                diana_config::claim(token(&self.host.request_header(b"authorization")?)?, claim)
+                diana_config::claim(token(&self.host.request_header(b"authorization")?)?, claim)?.only()
             };
             top.with(|top| top.note(worker, &name));
         }
