@@ -70,6 +70,7 @@ impl UrlSegment {
 
 /// The segment in all readings that one of `urls` matches, if they agree. In each reading, the most
 /// specific url that matches counts. A UUID is in lower case.
+#[inline(never)]
 fn find<'r>(urls: &[(Pattern, usize)], readings: &'r Readings, request: &Request) -> Option<Cow<'r, [u8]>> {
     only(readings.iter().filter_map(|path| {
         let (url, place) = urls.iter().rev().find(|(url, _)| url.matches(path, request))?;

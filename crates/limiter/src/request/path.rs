@@ -26,13 +26,14 @@ impl<'a> Path<'a> {
     /// sign, which Unicode folds into `s` and `k`, there is a reading with and one without each fold.
     #[must_use]
     pub fn folded(&self) -> Vec<Path<'static>> {
-        let mut paths = vec![self.0.to_ascii_lowercase()];
+        let mut paths = vec![Path(Cow::Owned(self.0.to_ascii_lowercase()))];
         for sign in FOLDED {
-            let others = paths.iter().map(|path| replaced(path, sign));
-            let others: Vec<Vec<u8>> = others.filter(|other| !paths.contains(other)).collect();
-            paths.extend(others);
+            for at in 0..paths.len() {
+                let other = paths.get(at).map(|path| Path(Cow::Owned(replaced(&path.0, sign))));
+                paths.extend(other.filter(|other| !paths.contains(other)));
+            }
         }
-        paths.into_iter().map(|path| Path(Cow::Owned(path))).collect()
+        paths
     }
 
     /// The whole path; it starts with `/`.
@@ -127,7 +128,11 @@ impl<'a> Readings<'a> {
     #[must_use]
     pub fn folded(&self) -> Readings<'static> {
         let strict = Path(Cow::Owned(self.strict.0.to_ascii_lowercase()));
-        Readings { strict, others: self.iter().flat_map(Path::folded).collect() }
+        let mut others = self.strict.folded();
+        for path in &self.others {
+            others.append(&mut path.folded());
+        }
+        Readings { strict, others }
     }
 
     /// Every reading, the strict one first.
