@@ -98,7 +98,7 @@ impl Segment {
         Some(match self {
             Segment::Any => true,
             Segment::Regex(expression) => {
-                return expression.condition.matches(request, &path::decoded(segment));
+                return expression.condition.matches(request, &[&path::decoded(segment)]);
             }
             Segment::Uuid => {
                 let has_hyphen = |at: usize| matches!(at, 8 | 13 | 18 | 23);
