@@ -116,7 +116,7 @@ fn documents(folder: &Folder, source: &Source, images: &[(&str, String)]) -> Res
     ];
     let copy = |from: &str, to: &str, mode| {
         let bytes = match String::from_utf8(read(&root().join(from))?) {
-            Ok(text) => image::pinned(&moved(&text), images).into_bytes(),
+            Ok(text) => image::pinned(&linked(&moved(&text), &source.commit), images).into_bytes(),
             Err(other) => other.into_bytes(),
         };
         folder.write(to, &bytes, mode)
@@ -142,6 +142,12 @@ fn moved(text: &str) -> String {
         .replace("target/second.yaml", "second.yaml")
 }
 
+/// A text whose links to pages, which a release lacks, lead to the repository.
+fn linked(text: &str, commit: &str) -> String {
+    let pages = format!("](https://github.com/diana-limiter/diana/blob/{commit}/docs/");
+    text.replace("](../../docs/", &pages).replace("](docs/", &pages)
+}
+
 /// Reads a file, and names it if that fails.
 fn read(path: &Path) -> Result<Vec<u8>> {
     fs::read(path).with_context(|| format!("cannot read `{}`", path.display()))
@@ -159,6 +165,27 @@ fn output(command: &mut std::process::Command) -> Result<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn links_of_a_release_lead_somewhere() {
+        let source = Source::read().unwrap();
+        let files = source.files(&["CHANGELOG.md", "examples", "deploy"]).unwrap();
+        for (file, _) in files.iter().filter(|(file, _)| file.ends_with(".md")) {
+            let folder = root().join(file).parent().unwrap().to_path_buf();
+            let text = linked(&fs::read_to_string(root().join(file)).unwrap(), "COMMIT");
+            for target in text.split("](").skip(1).filter_map(|rest| rest.split([')', '#']).next()) {
+                if target.is_empty() || target.starts_with("http") {
+                    continue;
+                }
+                let place = folder.join(target).canonicalize();
+                let place = place.unwrap_or_else(|_| panic!("{file}: {target}"));
+                let place = place.strip_prefix(root().canonicalize().unwrap()).unwrap();
+                let is_there = ["examples", "deploy", "envoy.yaml", "envoy-native.yaml"];
+                assert!(is_there.iter().any(|part| place.starts_with(part)), "{file}: {target}");
+            }
+        }
+        assert!(linked("[a](docs/b.md)", "1").contains("diana/blob/1/docs/b.md"));
+    }
 
     #[test]
     fn compose_finds_the_files_of_a_release() {

@@ -36,7 +36,13 @@ pub fn advice(error: &Error, value: &Value, parent: &Value, is_bare: bool) -> Op
             "trusted_proxies" | "trusted_cidrs" | "proxies" if name == "ip" => hint(PROXIES.into()),
             "xff_num_trusted_hops" | "num_trusted_hops" if name == "ip" => hint(HOPS.into()),
             "plans" if error.path.is_empty() => hint(PLANS.into()),
-            _ => None,
+            // `{unit:second}` is a key without a value.
+            _ => match key.split_once(':') {
+                Some((key, rest)) if !rest.is_empty() => {
+                    hint(format!("write a space after the colon of {}", quoted(key)))
+                }
+                _ => None,
+            },
         };
     }
     if value.text().is_some_and(|text| text.contains("{{")) {

@@ -203,10 +203,23 @@ impl FromStr for Actor {
 
     fn from_str(text: &str) -> Result<Self, String> {
         match text.split_once('=') {
+            // Gateways would look for an actor with this value, and find a new one.
+            Some((_, value)) if is_hash(value) => {
+                Err("this is the hash of a hidden value: name the value, and the answer has the hash".into())
+            }
+            Some((_, value)) if value.ends_with('…') => {
+                Err("the value is cut: name the whole value".into())
+            }
             Some((name, value)) if !name.is_empty() && !value.is_empty() => {
                 Ok(Self { name: name.into(), value: value.into() })
             }
             _ => Err("expected an actor and its value, such as `user=ann`".into()),
         }
     }
+}
+
+/// Whether a list of actors shows a hidden value in this way.
+fn is_hash(value: &str) -> bool {
+    let digits = value.strip_prefix('#').unwrap_or_default();
+    digits.len() == 16 && digits.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'))
 }

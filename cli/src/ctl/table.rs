@@ -4,6 +4,7 @@ use diana_console::answer::{Count, Policy, Rule, Top};
 use diana_replay::number::{count, plural, span, unit};
 use diana_replay::printable::printable;
 use jiff::Timestamp;
+use std::collections::BTreeMap;
 use std::fmt::Write;
 
 /// A gateway's name, and its answer or why there is none.
@@ -113,7 +114,21 @@ pub fn counts(rows: &[Row]) -> String {
             }
         })
         .collect();
-    table(&headings, &lines)
+    let mut text = table(&headings, &lines);
+    let hidden = rows.iter().filter_map(|row| row.answer.as_ref().ok()?.actor.as_ref());
+    let mut listed: Vec<String> = hidden.map(pairs).collect();
+    listed.sort_unstable();
+    listed.dedup();
+    if !listed.is_empty() {
+        text.push_str(&format!("`diana ctl top` lists {}\n", printable(&listed.join(" or "))));
+    }
+    text
+}
+
+/// An actor as people write it.
+fn pairs(actor: &BTreeMap<String, String>) -> String {
+    let pairs: Vec<String> = actor.iter().map(|(name, value)| format!("{name}={value}")).collect();
+    pairs.join(" ")
 }
 
 /// The rules of all gateways, each form of a rule with the gateways that have it.

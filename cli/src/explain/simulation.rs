@@ -95,6 +95,9 @@ pub fn of_line(
     let summary = summary.into_diagnostic()?;
     let Some((incoming, status)) = found else {
         let name = printable(&log.display().to_string());
+        if line > summary.log.lines {
+            bail!("`{name}` has only {}, and so no line {line}", plural(summary.log.lines, "line"));
+        }
         let why =
             summary.log.examples.iter().find(|example| example.line == line).map(|example| &example.why);
         let why = why.map_or_else(String::new, |why| format!(": {why}"));

@@ -261,6 +261,7 @@ mod tests {
             ("a:\n  - {b: 1, c: 2\n  - {b: 1}\n", 2, 5, "`{` is not closed in this line"),
             ("a: [{b: 1}  # [\nc: 1\n", 1, 4, "`[` is not closed in this line"),
             ("a: [b\nc: d\n", 1, 4, "`[` is not closed in this line"),
+            ("a: [{b: 1]\nc: d\n", 1, 5, "`{` is not closed before `]`"),
             ("a: \"b # c\nd: 1\n", 1, 4, "the quote is not closed"),
             ("a: 'x\n", 1, 4, "the quote is not closed"),
             ("a: @b\nc: 1\n", 1, 4, "no plain text begins with `@`"),

@@ -164,6 +164,34 @@ fn a_key_in_place_of_a_rule_reaches_no_gateway() {
     assert!(line(&text, &one).starts_with("the answer is cut off") && !text.contains("sk-live"), "{text}");
 }
 
+/// The list of the most refused shows a key as a hash, by which no gateway finds anybody.
+#[test]
+fn a_hidden_value_is_found_in_the_list_and_not_by_it() {
+    let (one, other) = (Fake::start(), Fake::start());
+    let mut count = refused("per-user");
+    count["actor"] = json!({"user": "#f617c86759d96a57"});
+    for gateway in [&one, &other] {
+        gateway.state().counts.insert("rule=per%2Duser&user=ann".into(), count.clone());
+    }
+    let shell = Shell::new(&[&one, &other]);
+    for words in [&["who", "user=ann"][..], &["who", "per-user", "user=ann"]] {
+        let (code, text, _) = shell.run(words);
+        let listed = "refused\n`diana ctl top` lists user=#f617c86759d96a57\n";
+        assert!(code == 0 && text.ends_with(listed) && text.lines().count() == 4, "{text}");
+    }
+    one.asked("");
+    for (value, expected) in
+        [("user=#f617c86759d96a57", "the hash of a hidden value"), ("user=an…", "is cut")]
+    {
+        for words in [&["who", value][..], &["reset", "per-user", value, "--yes"]] {
+            let (code, text, errors) = shell.run(words);
+            assert!(code == 2 && text.is_empty() && errors.contains(expected), "{errors}");
+        }
+    }
+    assert_eq!(one.asked(""), [""; 0]);
+    assert_eq!(shell.run(&["who", "user=#f617"]).0, 0);
+}
+
 /// Of the permits of all gateways, one tells only its own: no fault of the gateway.
 #[test]
 fn a_rule_without_a_count_does_not_spoil_the_others() {

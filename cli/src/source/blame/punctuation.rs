@@ -45,15 +45,23 @@ impl Blame<'_> {
         })
     }
 
-    /// `{a: 1` or `[a`, which the line does not close.
+    /// `{a: 1` or `[a`, which the line does not close, or not before `]`, as in `[{a: 1]`.
     pub(super) fn bracket(&self) -> Option<SyntaxError> {
         self.above().find_map(|(start, line)| {
-            let mut open = Vec::new();
+            let (mut open, mut crossed) = (Vec::new(), None);
             let content = Scan::of(line, |at, c| match c {
                 '{' | '[' => open.push((at, c)),
-                '}' | ']' => drop(open.pop()),
+                '}' | ']' => {
+                    let pair = open.pop().filter(|(_, first)| closing(*first) != c);
+                    crossed = crossed.or(pair.map(|pair| (pair, at, c)));
+                }
                 _ => {}
             });
+            if let Some(((at, first), end, last)) = crossed {
+                let (end, closing) = (start.saturating_add(end), closing(first).to_string());
+                let why = format!("`{first}` is not closed before `{last}`, write `{closing}` there");
+                return self.is_better(end..end, &closing).then(|| wrong(start.saturating_add(at), &why));
+            }
             let (at, first) = *open.first()?;
             let closing: String = open.iter().rev().map(|(_, c)| closing(*c)).collect();
             let end = start.saturating_add(content.end);

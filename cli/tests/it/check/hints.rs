@@ -41,6 +41,7 @@ fn other_spellings_of_a_quota_have_hints() {
         hint("actor: header x-api-key, rpu: 1, unit: day"),
         "write `actor: x-api-key` and declare `actors: {x-api-key: {header: x-api-key}}`"
     );
+    assert_eq!(hint("rpu: 1, unit:day"), "write a space after the colon of `unit`");
     assert_eq!(hint("rpu: '{{ .Values.rpu }}', unit: day"), "a template? render it first (`helm template`)");
 }
 

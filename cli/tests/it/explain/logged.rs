@@ -44,7 +44,7 @@ fn the_counts_are_those_of_the_requests_before() {
 
     for (number, expected) in [
         ("4", "line 4 of `LOG` is no request that can be read: "),
-        ("99", "line 99 of `LOG` is no request that can be read"),
+        ("99", "`LOG` has only 5 lines, and so no line 99"),
     ] {
         let error = explain::explain(&arguments(&["--log", &log, "--line", number]), DOCUMENT.as_bytes());
         let error = error.unwrap_err().to_string();

@@ -272,7 +272,8 @@ const UNFIT: [&str; 9] = [
 ];
 
 /// Where Envoy counts why it cannot connect, which its message for raw TCP does not say.
-const OF_CONNECTION: &str = "; `ssl.fail_verify_san`, `ssl.fail_verify_error` and `upstream_cx_connect_timeout` of the cluster say why";
+const OF_CONNECTION: &str = "; nobody listens there, unless `ssl.fail_verify_san`, `ssl.fail_verify_error` or \
+    `upstream_cx_connect_timeout` of the cluster rises";
 
 impl CallError {
     /// The longest error message of a global store that is kept, in bytes.
@@ -349,8 +350,8 @@ mod tests {
             ),
             (
                 "upstream connect error or disconnect/reset before headers. reset reason: remote connection failure",
-                ": remote connection failure; `ssl.fail_verify_san`, `ssl.fail_verify_error` and \
-                 `upstream_cx_connect_timeout` of the cluster say why",
+                ": remote connection failure; nobody listens there, unless `ssl.fail_verify_san`, \
+                 `ssl.fail_verify_error` or `upstream_cx_connect_timeout` of the cluster rises",
             ),
         ];
         for (body, words) in cases {
