@@ -42,6 +42,7 @@ pub(crate) fn header(map: u32, name: &[u8]) -> Option<Vec<u8>> {
 }
 
 /// An attribute of the host by its path, the words separated by zero bytes.
+#[inline]
 pub(crate) fn property(path: &[u8]) -> Option<Vec<u8>> {
     let (key, key_size) = (path.as_ptr(), path.len());
     // SAFETY: the path lives through the call; the host writes a pointer and a size.

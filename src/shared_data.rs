@@ -11,6 +11,7 @@ use std::ptr::null_mut;
 pub struct HostData;
 
 impl SharedData for HostData {
+    #[inline]
     fn get(&self, key: &[u8]) -> Result<(Option<Vec<u8>>, Option<u32>), Fault> {
         let (mut data, mut size, mut cas) = (null_mut(), 0, 0);
         // SAFETY: the key lives through the call; the host writes a pointer, a size and four bytes.
@@ -22,6 +23,7 @@ impl SharedData for HostData {
         }
     }
 
+    #[inline]
     fn set(&self, key: &[u8], value: &[u8], cas: Option<u32>) -> Result<Swap, Fault> {
         let cas = cas.unwrap_or(0);
         // SAFETY: key and value live through the call.

@@ -27,6 +27,7 @@ impl<H: Host> Clock<H> {
     }
 
     /// The host's clock. If the clock cannot be read, this is its last reading.
+    #[inline]
     pub(super) fn now(&self) -> Time {
         let mut now = self.host.now().unwrap_or(self.last_now.get());
         if self.kind.counts_ms() {

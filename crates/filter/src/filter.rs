@@ -92,7 +92,7 @@ pub struct Filter<H: Host> {
     new_streams: Exclusive<NewStreams>,
     /// The number of the plugins' mark in the host; set if the host announces no contexts.
     mark: Cell<Option<u32>>,
-    streams: Exclusive<NumberMap<Stream<H>>>,
+    streams: Exclusive<NumberMap<Box<Stream<H>>>>,
     /// The last streams that were refused, if other responses may replace refusals, oldest first,
     /// each with the number of its refusal: the requests of a connection share one id.
     refused: Exclusive<VecDeque<(u32, u64)>>,

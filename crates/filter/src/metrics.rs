@@ -218,6 +218,7 @@ impl<H: Host> Metrics<H> {
         }
     }
 
+    #[inline]
     fn id(&self, metric: Id, of: usize, value: usize) -> Option<u32> {
         let series = self.series.get(metric as usize)?;
         let values = METRICS.get(metric as usize)?.values.len().max(1);

@@ -148,7 +148,7 @@ impl<H: Host> Filter<H> {
         id: u32,
         step: impl FnOnce(&Plugin<H>, &mut Session, Protocol) -> Option<Response<H>>,
     ) -> Option<(Rc<Plugin<H>>, Response<H>)> {
-        let advance = |streams: &mut NumberMap<Stream<H>>| {
+        let advance = |streams: &mut NumberMap<Box<Stream<H>>>| {
             let stream = streams.get_mut(id)?;
             let mut response = step(&stream.plugin, &mut stream.session, stream.protocol)?;
             stream.headers = take(&mut response.headers);

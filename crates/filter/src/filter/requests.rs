@@ -94,7 +94,7 @@ impl<H: Host> Filter<H> {
         let Some((id, number)) = oldest.flatten() else {
             return;
         };
-        let is_same = |stream: &mut Stream<H>| stream.refusal_number == number;
+        let is_same = |stream: &mut Box<Stream<H>>| stream.refusal_number == number;
         if self.streams.with(|streams| streams.get_mut(id).map(is_same)).flatten() == Some(true) {
             self.end_stream(id);
         }
@@ -111,7 +111,7 @@ impl<H: Host> Filter<H> {
     #[inline(never)]
     fn keep(&self, id: u32, mut stream: Stream<H>) {
         stream.goes_on();
-        self.streams.with(|streams| streams.insert(id, stream));
+        self.streams.with(|streams| streams.insert(id, Box::new(stream)));
     }
 
     /// Carries out a decision for the effective stream.

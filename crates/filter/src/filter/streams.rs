@@ -16,7 +16,7 @@ impl<H: Host> Filter<H> {
     /// Sets whether a stream waits; `false` if the stream has ended. A stream that stops waiting
     /// has used its turn, so its end does not refund the turn.
     pub(super) fn set_waiting(&self, id: u32, is_waiting: bool) -> bool {
-        let set = |streams: &mut NumberMap<Stream<H>>| {
+        let set = |streams: &mut NumberMap<Box<Stream<H>>>| {
             let stream = streams.get_mut(id)?;
             stream.is_waiting = is_waiting;
             if !is_waiting {
@@ -31,7 +31,7 @@ impl<H: Host> Filter<H> {
     /// Settles a stream that has ended: releases its permits, or refunds all its charges if it
     /// waited.
     pub(super) fn end_stream(&self, id: u32) {
-        let Some(mut stream) = self.streams.with(|streams| streams.remove(id)).flatten() else {
+        let Some(Some(mut stream)) = self.streams.with(|streams| streams.remove(id)) else {
             return;
         };
         if stream.is_waiting {

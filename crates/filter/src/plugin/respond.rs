@@ -65,13 +65,13 @@ impl<H: Host> Plugin<H> {
         let prepare = |cache: &mut ResponseCache| {
             let refusal = cache.refusal(response, policy, decision, protocol, self.entropy())?;
             debug!("{}", refusal.details);
-            Some(self.host.local_reply(self.kind, refusal))
+            Some(Box::new(Rejection { reply: self.host.local_reply(self.kind, refusal), send_at: None }))
         };
-        let reply = self.responses.with(prepare).flatten()?;
+        let mut rejection = self.responses.with(prepare)??;
         let delay = decision.reject_delay(policy);
         let has_room = || self.timer_queue.with(|queue| queue.has_room()) == Some(true);
         let is_delayed = delay > Span::ZERO && has_room();
-        let send_at = is_delayed.then(|| self.now().after(delay));
-        Some(Box::new(Rejection { reply, send_at }))
+        rejection.send_at = is_delayed.then(|| self.now().after(delay));
+        Some(rejection)
     }
 }
