@@ -199,11 +199,12 @@ local function token_bucket(...)
     full, part = carried(now + span, rest, per)
     if full < 1 then full, part = 1, 0 end
     if from.us ~= us or from.per ~= per or more ~= 0 then changes = changes + 1 end
+    -- A bucket that cannot owe lacks already what comes until the latest instant.
+    if own.borrow > 0 and latest - now > LAG then cuts, latest = cuts + 1, now end
     -- A bucket that waits leases nothing, and none leases more than it holds.
     local held = leased + leased_before
     if held > 0 and (own.max_wait > 0 or held >= burst) then
-      span, rest = scale(held, us, per)
-      full, part = carried(full + span, part + rest, per)
+      spend({us = us, per = per}, held, full)
       cuts, leased, leased_before = cuts + 1, 0, 0
     end
   end
@@ -324,7 +325,6 @@ local function token_bucket(...)
       return one
     end,
     charge = function(cost) as_own(charge, cost) end,
-
     kept = function(cost)
       local q = carries or own
       return (scale(min(cost, q.capacity + q.borrow), q.us, q.per))

@@ -8,7 +8,7 @@ pub const SCRIPT: &str = match std::str::from_utf8(&BYTES) {
 };
 
 /// The SHA-1 of [`SCRIPT`] in hexadecimal, for `EVALSHA`.
-pub const SHA1: &str = "a73e93dfdc1d1d7863b23804be8eff368a950ff9";
+pub const SHA1: &str = "e8cfb63a7e2154c7282d96f11ac26e14eeaabcdf";
 
 /// The source, with comments and full names.
 const SOURCE: &[u8] = include_bytes!("script.lua");

@@ -218,3 +218,18 @@ fn a_clock_that_steps_back_makes_no_debt_larger() {
     run.move_to(9 * day);
     assert_eq!(run.look().full_in, Span::from_ms(1_500), "no more, no less");
 }
+
+/// A bucket that may owe nothing lacks more after such a step, so the next quota must not shift the
+/// instant again.
+#[test]
+fn a_quota_that_may_borrow_keeps_what_a_bucket_lacks_after_the_clock_stepped_back() {
+    let rule = |rpu| waiting_bucket(Allowance { rpu, unit: Span::from_secs(1) }, Some(100), true, None);
+    let mut run = Run::new(&rule(1), 1_753_000_000_000_000_000);
+    assert_eq!(run.ask(50).verdict.remaining, 50);
+    run.move_to(run.now - 10_000_000_000);
+    assert_eq!(run.look().remaining, 40);
+    run.count_by(rule(10).compile().borrowing(10).unwrap());
+    assert_eq!(run.look().remaining, 40);
+    assert_eq!(charge(&mut run, 30).cost, 30);
+    assert_eq!(run.look().remaining, 10);
+}

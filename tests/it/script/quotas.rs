@@ -79,6 +79,19 @@ fn a_slow_bucket_that_waits_promises_the_instant_at_which_it_admits() {
     assert_eq!(ask(NOW + wait).outcome, 0);
 }
 
+/// A bucket that may owe nothing lacks more after such a step, so the next quota must not shift the
+/// instant again.
+#[test]
+fn a_quota_that_may_borrow_keeps_what_a_bucket_lacks_after_the_clock_stepped_back() {
+    let (redis, slow) = (TestRedis::start(), bucket(1, 100));
+    let fast = token_bucket((Allowance { rpu: 10, unit: Span::from_secs(1) }, Some(100), true)).compile();
+    let (key, fast) = (redis.key(), fast.borrowing(10).unwrap().parameters());
+    assert_eq!(redis.ask(NOW, Query::of(&key, slow, 50)).remaining, 50);
+    let ask = |parameters, cost| redis.ask(NOW - 10_000_000, Query::of(&key, parameters, cost)).remaining;
+    assert_eq!(ask(slow, 0), 40);
+    assert_eq!([ask(fast, 0), ask(fast, 30), ask(fast, 0)], [40, 10, 10]);
+}
+
 /// At the faster rate, the same span is other units.
 #[test]
 fn a_refund_from_before_the_rate_changed_is_ignored() {

@@ -331,6 +331,11 @@ impl TokenBucket {
             add_one(cell, CLAMPS);
             rate.add(full_at, rate.span_of(reserved))
         };
+        if self.follows_clock(cell, now) {
+            // The other bucket does not, so it lacks already what comes between the two instants.
+            write(cell, LATEST, now.as_ns().to_le_bytes());
+            add_one(cell, CLAMPS);
+        }
         // A cell is new if this instant is zero.
         self.store(cell, full_at.max(Exact::whole(1)));
         if more != 0 || (other.rate.ns, other.rate.per) != (rate.ns, rate.per) {
