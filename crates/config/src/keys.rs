@@ -19,9 +19,9 @@ pub use shape::{DefaultValue, Definition, Key, Object, SPAN, Shape, Unless};
 /// use diana_config::keys::{Shape, definitions};
 ///
 /// let rule = definitions().find(|definition| definition.name == "rule").and_then(|rule| rule.shape.object());
-/// let burst = rule.and_then(|rule| rule.keys().find(|key| key.name == "burst")).expect("a key of a rule");
-/// assert!(matches!(burst.shape, Shape::Size(1, 1_000_000_000)));
-/// assert_eq!(burst.page, "algorithms.md#keys");
+/// let slices = rule.and_then(|rule| rule.keys().find(|key| key.name == "slices")).expect("a key of a rule");
+/// assert!(matches!(slices.shape, Shape::Whole(2, 60)));
+/// assert_eq!(slices.page, "algorithms.md#keys");
 /// ```
 pub fn definitions() -> impl Iterator<Item = Definition> + Clone {
     [document::DEFINITIONS, limit::DEFINITIONS, rule::DEFINITIONS, store::DEFINITIONS]
