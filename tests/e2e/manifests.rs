@@ -2,7 +2,7 @@
 //! `cargo xtask manifests` checks the manifests themselves.
 
 use crate::examples::hosted::Hosted;
-use crate::global::{in_redis, shared_rule};
+use crate::global::{client, in_redis, shared_rule};
 use gateway::admin::Stats;
 use gateway::{
     Config, Connection, Gateway, Redis, Reply, Shell, Upstream, filter, free_port, root, target, wait_until,
@@ -310,6 +310,9 @@ fn istio_limits_by_either_resource_and_labels_the_metrics() {
 #[test]
 fn istio_counts_in_redis_by_the_patches() {
     let redis = Redis::start().unwrap();
+    let password = format!(">{}", Hosted::PASSWORD);
+    let user = ["SETUSER", "diana", "on", &password, "~diana:*", "+@all"];
+    redis::cmd("ACL").arg(&user).exec(&mut client(&redis)).unwrap();
     let readme = read("istio/README.md");
     let block = readme.split("```yaml\n").nth(1).unwrap().split("```").next().unwrap();
     let block: Value = serde_norway::from_str(block).unwrap();
@@ -333,7 +336,7 @@ fn istio_counts_in_redis_by_the_patches() {
     let (calls, failed) = (counted("calls"), counted("failed_calls"));
     // On a busy machine a call may take longer than its timeout, and then the gateway counts.
     assert!(calls >= 50 && failed * 10 <= calls, "{calls}, {failed} failed, {}", gateway.logs());
-    shows_no_secret(&gateway, &["DIANA_SECRET"]);
+    shows_no_secret(&gateway, &["DIANA_SECRET", "DIANA_REDIS_PASSWORD"]);
 }
 
 /// What Envoy Gateway makes of the policy and the proxy, in `internal/xds/translator/wasm.go` and
