@@ -164,7 +164,7 @@ fn a_key_in_place_of_a_rule_reaches_no_gateway() {
     assert!(line(&text, &one).starts_with("the answer is cut off") && !text.contains("sk-live"), "{text}");
 }
 
-/// The list of the most refused shows a key as a hash, by which no gateway finds anybody.
+/// The list of the most refused shows a hash in place of a key. No gateway looks an actor up by it.
 #[test]
 fn a_hidden_value_is_found_in_the_list_and_not_by_it() {
     let (one, other) = (Fake::start(), Fake::start());

@@ -18,8 +18,9 @@ pub use shape::{DefaultValue, Definition, Key, Object, SPAN, Shape, Unless};
 /// ```
 /// use diana_config::keys::{Shape, definitions};
 ///
-/// let rule = definitions().find(|definition| definition.name == "rule").and_then(|rule| rule.shape.object());
-/// let slices = rule.and_then(|rule| rule.keys().find(|key| key.name == "slices")).expect("a key of a rule");
+/// let mut rules = definitions().filter(|definition| definition.name == "rule");
+/// let rule = rules.next().and_then(|rule| rule.shape.object()).expect("the definition of a rule");
+/// let slices = rule.keys().find(|key| key.name == "slices").expect("a key of a rule");
 /// assert!(matches!(slices.shape, Shape::Whole(2, 60)));
 /// assert_eq!(slices.page, "algorithms.md#keys");
 /// ```

@@ -12,7 +12,7 @@ pub(super) fn items<'a>(node: &Node<'a>) -> Vec<Node<'a>> {
     urls
 }
 
-/// The text of the first url, by which rules without a name are called.
+/// The text of the first url. A rule without a name is named after it.
 pub(super) fn first<'a>(urls: &[Node<'a>]) -> &'a str {
     match urls.first().map(Node::value) {
         Some(Value::Text(text)) => text,

@@ -517,8 +517,8 @@ impl Policy {
         is_high_priority
     }
 
-    /// Adds the urls of the limits that apply in one reading of the path, of which these match,
-    /// certainly or not. Returns whether the request has a high priority in this reading.
+    /// Adds the urls of the limits that apply in one reading of the path. `matches` are the urls that
+    /// match it, certainly or not. Returns whether the request has a high priority in this reading.
     fn collect(
         &self,
         (matches, is_certain): (&[usize], bool),

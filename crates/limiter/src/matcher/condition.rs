@@ -62,7 +62,7 @@ pub(super) fn holds_by_one(mut lines: HeaderLines, verdict: &dyn Fn(&[u8]) -> Op
     lines.any(|line| verdict(line) != Some(false))
 }
 
-/// Whether a condition certainly holds by every line, of which there is at least one.
+/// Whether there is a line, and the condition certainly holds by every one.
 pub(super) fn holds_by_all(lines: HeaderLines, verdict: &dyn Fn(&[u8]) -> Option<bool>) -> bool {
     lines.clone().next().is_some() && !lines.into_iter().any(|line| verdict(line) != Some(true))
 }
@@ -206,9 +206,9 @@ impl Condition {
         }
     }
 
-    /// Whether the condition holds for a line with these values, of which there is one, or the
-    /// elements of a list; `None` if that would be too much work. One element is enough, and `not`
-    /// excludes a list by one element.
+    /// Whether the condition holds for a line; `None` if that would be too much work. `values` is
+    /// its one value, or the elements of a list: one element is enough, and `not` excludes a list by
+    /// one element.
     pub(super) fn matches(&self, request: &Request, values: &[&[u8]]) -> Option<bool> {
         match self {
             Condition::NoneOf(conditions) => {

@@ -1,6 +1,6 @@
 //! `hosts`: the hosts to which a limit applies: a name, `*.example.org` for every name below it, a
-//! list, or `{not: …}`: all others. The comparison ignores the port, case, a trailing dot, and the spelling of an IPv6
-//! address (`[::1]` is `[0:0::1]`).
+//! list, or `{not: …}`: all others. The comparison ignores the port, case, a trailing dot, and the
+//! spelling of an IPv6 address (`[::1]` is `[0:0::1]`).
 
 use super::condition::{holds_by_all, holds_by_one};
 use super::{ConditionError, Matcher};
