@@ -54,6 +54,21 @@ impl Shared {
     }
 }
 
+/// A log keeps 16 instants for 9 a unit and 32 for 23.
+#[test]
+fn a_refund_under_a_shorter_log_forgets_no_instant() {
+    let log = |rpu| sliding_log(Allowance { rpu, unit: Span::from_ms(60_000) });
+    let family = Family { rules: vec![log(23), log(9)], bound: Box::new(Log::new(log(23).quota)) };
+    let mut shared = Shared::new(&family, 1_000_000_000);
+    let charged = shared.under(0).ask(1);
+    (0..22).for_each(|_| assert!(shared.under(0).ask(1).verdict.admits()));
+    shared.under(1).refund(&charged);
+    assert!(!shared.under(0).ask(1).verdict.admits());
+    shared.under(0).refund(&charged);
+    assert!(shared.under(0).ask(1).verdict.admits());
+    assert!(!shared.under(0).ask(1).verdict.admits());
+}
+
 /// Whole milliseconds, as in every configuration.
 fn in_ms(quota: Allowance) -> Allowance {
     Allowance { unit: Span::from_ms((quota.unit.as_ns() / 1_000_000).max(1)), ..quota }

@@ -206,13 +206,18 @@ impl Kind for SlidingLog {
         }
     }
 
-    /// Removes as many instants as were charged, unless the cell was clamped since.
+    /// Removes as many instants as were charged, unless the cell was clamped since, or a larger quota
+    /// keeps more instants than this one has room for: writing the cell would forget them.
     fn refund(&self, cell: &mut [u8], now: Time, charge: Charge) {
         self.prepare(cell, now);
         if charge.stamp.1 != u32_at(cell, CLAMPS) {
             return;
         }
         let (from, mut ages) = self.live(cell, now);
+        let room = cell.len().saturating_sub(AGES).checked_div(self.width).unwrap_or(0);
+        if ages.len == room && usize::try_from(u32_at(cell, COUNT)).unwrap_or(0) > room {
+            return;
+        }
         if ages.remove(from.since(charge.booked_at).as_ns(), charge.cost) {
             self.keep(cell, from, ages.list());
         }
