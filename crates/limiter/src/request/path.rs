@@ -22,14 +22,14 @@ impl<'a> Path<'a> {
         self.0.split(|byte| *byte == b'/').filter(|segment| !segment.is_empty())
     }
 
-    /// This path as backends that ignore case read it: in lower case. If it has `ſ` or the Kelvin
-    /// sign, which Unicode folds into `s` and `k`, there is a reading with and one without each fold.
+    /// This path as backends that ignore case read it: in lower case. If it has signs that some of
+    /// them fold into `s`, `k` or `i`, there is a reading with and one without each fold.
     #[must_use]
     pub fn folded(&self) -> Vec<Path<'static>> {
         let mut paths = vec![Path(Cow::Owned(self.0.to_ascii_lowercase()))];
-        for sign in FOLDED {
+        for fold in FOLDED {
             for at in 0..paths.len() {
-                let other = paths.get(at).map(|path| Path(Cow::Owned(replaced(&path.0, sign))));
+                let other = paths.get(at).map(|path| Path(Cow::Owned(replaced(&path.0, fold))));
                 paths.extend(other.filter(|other| !paths.contains(other)));
             }
         }
@@ -167,19 +167,20 @@ pub fn segment(text: &[u8]) -> Option<Vec<u8>> {
     path.segments().next().map(<[u8]>::to_vec)
 }
 
-/// Signs of a normal path in lower case that Unicode folds into ASCII letters: `ſ` and the Kelvin
-/// sign.
-const FOLDED: [(&[u8], u8); 2] = [(b"%c5%bf", b's'), (b"%e2%84%aa", b'k')];
+/// Signs of a normal path in lower case that backends fold into ASCII letters: `ſ` and the Kelvin
+/// sign as Unicode does, `İ` as `Character.toLowerCase` of Java, `ı` as its `equalsIgnoreCase`.
+const FOLDED: [(&[&[u8]], u8); 3] =
+    [(&[b"%c5%bf"], b's'), (&[b"%e2%84%aa"], b'k'), (&[b"%c4%b0", b"%c4%b1"], b'i')];
 
 /// A normal segment in the one form for all cases.
 pub(crate) fn fold(segment: &[u8]) -> Vec<u8> {
-    FOLDED.into_iter().fold(segment.to_ascii_lowercase(), |text, sign| replaced(&text, sign))
+    FOLDED.into_iter().fold(segment.to_ascii_lowercase(), |text, fold| replaced(&text, fold))
 }
 
-fn replaced(mut text: &[u8], (sign, letter): (&[u8], u8)) -> Vec<u8> {
+fn replaced(mut text: &[u8], (signs, letter): (&[&[u8]], u8)) -> Vec<u8> {
     let mut out = Vec::with_capacity(text.len());
     while let Some((byte, rest)) = text.split_first() {
-        let folded = text.strip_prefix(sign);
+        let folded = signs.iter().find_map(|sign| text.strip_prefix(*sign));
         out.push(if folded.is_some() { letter } else { *byte });
         text = folded.unwrap_or(rest);
     }
@@ -459,6 +460,7 @@ mod tests {
         check("/LogIn/%4Cx%c3%89", &["/login/lx%c3%89"]);
         check("/ſK/a", &["/%c5%bfk/a", "/sk/a"]);
         check("/\u{212a}%C5%BF", &["/%e2%84%aa%c5%bf", "/%e2%84%aas", "/k%c5%bf", "/ks"]);
+        check("/ıKİ", &["/%c4%b1k%c4%b0", "/iki"]);
         check("/%25C5%BF%C5", &["/%25c5%bf%c5"]);
         assert_eq!(fold("%C5%BFK%E2%84%AA%25C5".as_bytes()), b"skk%25c5");
     }
