@@ -32,6 +32,7 @@ mod garbage;
 mod hop;
 mod http;
 mod inspect;
+mod matching;
 mod matrix;
 mod order;
 mod outage;
@@ -77,8 +78,12 @@ impl Shared {
 
     /// Two gateways whose calls take this way.
     pub fn by(carrier: Carrier, store: Value, limits: &Value, change: impl Fn(Config) -> Config) -> Shared {
+        Shared::of(carrier, json!({"limits": limits, "store": in_redis(store)}), change)
+    }
+
+    /// Two gateways with this document.
+    pub fn of(carrier: Carrier, document: Value, change: impl Fn(Config) -> Config) -> Shared {
         let redis = Redis::start().unwrap();
-        let document = json!({"limits": limits, "store": in_redis(store)});
         let change = |config| carrier.lead(change(config), redis.address(), &json!({})).unwrap();
         Shared { gateways: gateways(&document, change), carrier, redis }
     }

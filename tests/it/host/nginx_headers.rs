@@ -163,6 +163,22 @@ fn an_added_header_line_evades_no_condition_and_frees_nothing() {
 }
 
 #[test]
+fn what_a_limit_does_not_exclude_evades_it_in_no_number_of_lines() {
+    let plan = |lines: &[&str]| lines.iter().map(|line| header("x-plan", line)).collect::<Vec<_>>();
+    let (gold, added, comma) = (plan(&["gold"]), plan(&["gold", "free"]), plan(&["gold,gold"]));
+    let json = once(json!({"headers": {"x-plan": {"not": "gold"}}}), "all");
+    check(&json, [&gold, &gold, &added, &comma, &[]], [PASSED, PASSED, PASSED, REFUSED, REFUSED]);
+    let method = |name: &str| [(Part::Method, name.into())];
+    let json = once(json!({"methods": {"not": "GET"}}), "all");
+    let [get, lower, rare] = ["GET", "get", "PROPFIND"].map(method);
+    check(&json, [&get, &get, &lower, &rare], [PASSED, PASSED, PASSED, REFUSED]);
+    let host = |name: &str| [(Part::Host, name.into())];
+    let json = once(json!({"hosts": {"not": "a.example"}}), "all");
+    let [same, other] = ["A.example:80", "b.example"].map(host);
+    check(&json, [&same, &same, &other, &[]], [PASSED, PASSED, PASSED, REFUSED]);
+}
+
+#[test]
 fn a_header_that_nginx_cannot_distinguish_is_refused() {
     let json = once(json!({"headers": {"x_plan": "free"}}), "all").to_string();
     for (rules, is_accepted) in [(CasSemantics::Strict, false), (CasSemantics::Lenient, true)] {
