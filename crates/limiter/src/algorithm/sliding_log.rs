@@ -209,7 +209,10 @@ impl Kind for SlidingLog {
     /// Removes as many instants as were charged, unless the cell was clamped since.
     fn refund(&self, cell: &mut [u8], now: Time, charge: Charge) {
         self.prepare(cell, now);
-        if charge.stamp.1 != u32_at(cell, CLAMPS) {
+        let ages = cell.len().saturating_sub(AGES);
+        let seen = ages.checked_div(self.width).and_then(|ages| u32::try_from(ages).ok());
+        // What a smaller cell does not show of a larger one would be forgotten.
+        if charge.stamp.1 != u32_at(cell, CLAMPS) || seen.is_some_and(|seen| u32_at(cell, COUNT) > seen) {
             return;
         }
         let (from, mut ages) = self.live(cell, now);
