@@ -114,7 +114,7 @@ fn keyed(criterion: &mut Criterion) {
     let names = names();
     for kind in KINDS {
         let algorithm = compile(kind);
-        let states = vec![StateEntry { identity: 4, size: algorithm.size() }];
+        let states = vec![StateEntry { identity: 4, size: algorithm.size(), keeps_rest: false }];
         let table = Table::new("keyed", states, ACTORS as u64);
         let store = SharedDataStore::probe(Simulated::new(CasSemantics::Lenient)).expect("a store");
         let hasher = Hasher::new(b"a seed of a test");

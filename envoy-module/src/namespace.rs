@@ -238,7 +238,8 @@ mod tests {
         let (namespace, root) = Namespace::enter(b"swept");
         let (begin, hour) = (UNIX_EPOCH + Duration::from_secs(1_795_392_000), Duration::from_secs(3_600));
         let now = Time::from_ns(1_795_392_000_000_000_000);
-        let table = |name| Table::new(name, vec![StateEntry { identity: 4, size: 8 }], 1_000);
+        let state = StateEntry { identity: 4, size: 8, keeps_rest: false };
+        let table = |name| Table::new(name, vec![state], 1_000);
         let write = |name, actor: u64, lasts| {
             let hash = actor.wrapping_mul(0x9e37_79b9_7f4a_7c15);
             let set = table(name).load(&namespace.store, hash).unwrap();

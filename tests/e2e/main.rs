@@ -30,6 +30,7 @@ mod global;
 mod hostile;
 mod inspect;
 mod kept;
+mod large;
 mod ledger;
 mod limit_source;
 mod listeners;

@@ -2,6 +2,7 @@
 
 mod beside;
 mod changes;
+mod large;
 mod penalties;
 mod previous;
 mod priorities;

@@ -313,7 +313,7 @@ fn size(value: &Value) -> Option<u64> {
     match &value.kind {
         Kind::Text(text) => {
             let (value, errors) = (diana_document::Value::Text(text.clone()), Errors::default());
-            Node::root(&value, &errors).size(0..=Allowance::MAX_RPU)
+            Node::root(&value, &errors).size(0..=Allowance::MAX_IN_WINDOW)
         }
         Kind::Number(number) => number.parse::<f64>().ok().map(|number| number as u64),
         _ => None,

@@ -8,7 +8,7 @@ use serde_json::{Map, Value, json};
 const ID: &str = "https://github.com/diana-limiter/diana/blob/main/docs/schema/diana.schema.json";
 
 /// Text with a unit, such as `10k` or `64Ki`.
-const SIZE: &str = r"^\s*[0-9]+\s*(k|K|M|G|Ki|Mi|Gi)\s*$";
+const SIZE: &str = r"^\s*[0-9]+\s*(k|K|M|G|T|Ki|Mi|Gi|Ti)\s*$";
 const PERCENT: &str = r"^\s*[0-9]+\s*%\s*$";
 
 /// The schema with these definitions. The document is the definition `document`, one `limit`, or a

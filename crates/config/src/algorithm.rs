@@ -27,6 +27,8 @@ pub struct AlgorithmKind {
     pub short: &'static str,
     /// The configuration keys of a rule that only this kind reads.
     pub keys: &'static [&'static str],
+    /// The largest `rpu`, and the most units of a cost, of `borrow` and of `headroom`.
+    pub most: u64,
     /// Whether the quota is per unit of time. Otherwise `rpu` is a number of requests in flight.
     pub per_unit: bool,
     /// The most requests that pass in any span of time, as the reference documentation prints it.
@@ -43,6 +45,7 @@ pub static KINDS: &[AlgorithmKind] = &[
         name: "token bucket",
         short: "TB",
         keys: &["burst", "start", "max_wait", "warm_up"],
+        most: Allowance::MAX_RPU,
         per_unit: true,
         bound: "burst + t · rpu / unit in any span t",
         read: token_bucket,
@@ -51,6 +54,7 @@ pub static KINDS: &[AlgorithmKind] = &[
         name: "window",
         short: "W",
         keys: &[],
+        most: Allowance::MAX_IN_WINDOW,
         per_unit: true,
         bound: "(⌈t / unit⌉ + 1) · rpu in any span t",
         read: window,
@@ -59,6 +63,7 @@ pub static KINDS: &[AlgorithmKind] = &[
         name: "sliding window",
         short: "SW",
         keys: &["slices"],
+        most: Allowance::MAX_IN_WINDOW,
         per_unit: true,
         bound: "rpu in any span of unit − unit / slices, 2 · rpu in a unit",
         read: sliding_window,
@@ -67,6 +72,7 @@ pub static KINDS: &[AlgorithmKind] = &[
         name: "sliding log",
         short: "SL",
         keys: &[],
+        most: Allowance::MAX_RPU,
         per_unit: true,
         bound: "rpu in any span of a unit",
         read: sliding_log,
@@ -75,6 +81,7 @@ pub static KINDS: &[AlgorithmKind] = &[
         name: "leaky bucket",
         short: "LB",
         keys: &["queue", "max_wait"],
+        most: Allowance::MAX_RPU,
         per_unit: true,
         bound: "1 + t · rpu / unit in any span t",
         read: leaky_bucket,
@@ -83,11 +90,25 @@ pub static KINDS: &[AlgorithmKind] = &[
         name: "concurrency",
         short: "C",
         keys: &["max_hold"],
+        most: Allowance::MAX_RPU,
         per_unit: false,
         bound: "rpu at any instant, of requests that last at most max_hold",
         read: concurrency,
     },
 ];
+
+/// Reads a number of units, at least `least`. Without a `kind`, the algorithm is unknown.
+pub(super) fn units(node: &Node, least: u64, kind: Option<&AlgorithmKind>) -> Option<u64> {
+    let (short, most) = kind.map_or(("", Allowance::MAX_IN_WINDOW), |kind| (kind.short, kind.most));
+    if node.as_size().is_some_and(|units| units > most && units <= Allowance::MAX_IN_WINDOW) {
+        node.fail(format!(
+            "`{short}` counts up to {most} units, only `W` and `SW` up to {}",
+            Allowance::MAX_IN_WINDOW
+        ));
+        return None;
+    }
+    node.size(least..=most)
+}
 
 /// Buckets take at most this long to fill, from their deepest debt.
 pub(super) const LONGEST_FILL_NS: u128 = 100 * 365 * 86_400 * 1_000_000_000;

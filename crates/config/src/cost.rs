@@ -1,5 +1,6 @@
 //! The readers of `cost`, `charge` and `refund`: what a request costs.
 
+use super::algorithm::{AlgorithmKind, units};
 use diana_document::{Fields, Node, Value};
 use diana_limiter::algorithm::Allowance;
 use diana_limiter::policy::{Cost, Estimate, Measure, Statuses};
@@ -8,19 +9,20 @@ use diana_response::header_name;
 use std::ops::RangeInclusive;
 
 /// Reads the key `cost` of a rule. Reports each mistake at its place and then returns `None`.
-pub(super) fn read(node: &Node, parts: &mut Parts) -> Option<Cost> {
+pub(super) fn read(node: &Node, kind: Option<&AlgorithmKind>, parts: &mut Parts) -> Option<Cost> {
+    let most = kind.map_or(Allowance::MAX_RPU, |kind| kind.most);
     match node.value() {
-        Value::Whole(_) => Cost::units(node.whole(1..=Allowance::MAX_RPU)?).ok(),
+        Value::Whole(_) => Cost::units(units(node, 1, kind)?).ok(),
         Value::Text(text) if text.trim_start().starts_with(|first: char| first.is_ascii_digit()) => {
-            Cost::units(node.size(1..=Allowance::MAX_RPU)?).ok()
+            Cost::units(units(node, 1, kind)?).ok()
         }
         Value::Text(_) => {
             match node.choice("cost", &[("request_bytes", true), ("response_bytes", false)])? {
-                true => Some(Cost::request_bytes(parts)),
-                false => Cost::response_bytes(Estimate { units: 0, max: Allowance::MAX_RPU }).ok(),
+                true => Some(Cost::request_bytes(most, parts)),
+                false => Cost::response_bytes(Estimate { units: 0, max: most }).ok(),
             }
         }
-        Value::Object(_) => object(node, parts),
+        Value::Object(_) => object(node, kind, parts),
         _ => {
             node.expected(
                 "a whole number from 1 to 1000000000, `request_bytes`, `response_bytes`, or an object such as `{header: x-cost, max: 100}`",
@@ -30,22 +32,23 @@ pub(super) fn read(node: &Node, parts: &mut Parts) -> Option<Cost> {
 }
 
 /// Reads an object: a number in the request or in the response.
-fn object(node: &Node, parts: &mut Parts) -> Option<Cost> {
+fn object(node: &Node, kind: Option<&AlgorithmKind>, parts: &mut Parts) -> Option<Cost> {
     let fields = node.fields()?;
     if fields.has("response_header") || fields.has("response_json") || fields.has("response_bytes") {
-        return response(fields);
+        return response(fields, kind);
     }
-    header(fields, parts)
+    header(fields, kind, parts)
 }
 
 /// Reads `{response_header, estimate, max, default}`, or the same with `response_json`, or
 /// `{response_bytes: true, estimate, max}`.
-fn response(mut fields: Fields) -> Option<Cost> {
+fn response(mut fields: Fields, kind: Option<&AlgorithmKind>) -> Option<Cost> {
     let (header, json, bytes) =
         (fields.take("response_header"), fields.take("response_json"), fields.take("response_bytes"));
-    let max = fields.take("max").map_or(Some(Allowance::MAX_RPU), |node| node.size(1..=Allowance::MAX_RPU));
-    let most = max.unwrap_or(Allowance::MAX_RPU);
-    let units = fields.take("estimate").map_or(Some(0), |node| node.size(0..=most));
+    let most = kind.map_or(Allowance::MAX_RPU, |kind| kind.most);
+    let max = fields.take("max").map_or(Some(most), |node| units(&node, 1, kind));
+    let most = max.unwrap_or(most);
+    let estimate = fields.take("estimate").map_or(Some(0), |node| node.size(0..=most));
     let measure = match (header, json, bytes) {
         (Some(node), None, None) => {
             let name = header_name(node.text()?, &node, |name| match name {
@@ -66,7 +69,7 @@ fn response(mut fields: Fields) -> Option<Cost> {
     };
     let default = measure.as_ref().and_then(|_| fields.take("default")).map(|node| node.size(0..=most));
     // A wrong value has been reported already, and the old name of `estimate` is reported below.
-    let known = [units, default.unwrap_or(Some(0))];
+    let known = [estimate, default.unwrap_or(Some(0))];
     let is_free = measure.is_some() && known == [Some(0); 2] && !fields.has("reserve");
     if is_free {
         fields.fail(
@@ -76,7 +79,7 @@ fn response(mut fields: Fields) -> Option<Cost> {
     }
     fields.renamed("reserve", "`estimate`: write `estimate: 500`");
     fields.finish();
-    let estimate = Estimate { units: units?, max: max? };
+    let estimate = Estimate { units: estimate?, max: max? };
     match (measure, default) {
         (None, _) => Cost::response_bytes(estimate).ok(),
         (_, default) if is_free || default == Some(None) => None,
@@ -95,9 +98,9 @@ fn pointer(node: &Node) -> Option<Box<str>> {
 }
 
 /// Reads `{header, default, min, max}`.
-fn header(mut fields: Fields, parts: &mut Parts) -> Option<Cost> {
+fn header(mut fields: Fields, kind: Option<&AlgorithmKind>, parts: &mut Parts) -> Option<Cost> {
     let name = fields.require("header").and_then(|node| header_name(node.text()?, &node, reserved));
-    let max = fields.require("max").map(|node| node.size(1..=Allowance::MAX_RPU));
+    let max = fields.require("max").map(|node| units(&node, 1, kind));
     let most = max.flatten().unwrap_or(Allowance::MAX_RPU);
     let min = fields.take("min").map_or(Some(1), |node| node.size(0..=most));
     let least = min.unwrap_or(0);

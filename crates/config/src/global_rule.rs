@@ -1,5 +1,6 @@
 //! The keys of a rule that the global store counts: `scope`, `on_error`, `lease`.
 
+use super::algorithm::AlgorithmKind;
 use super::global_store::GlobalStore;
 use super::limit_source::rpu;
 use super::overlay::Reading;
@@ -81,7 +82,11 @@ impl Reader<'_> {
     }
 
     /// Takes the keys of a global rule; `None` for a local one.
-    pub(super) fn rule<'a>(&mut self, fields: &mut Fields<'a>) -> Option<Rule<'a>> {
+    pub(super) fn rule<'a>(
+        &mut self,
+        fields: &mut Fields<'a>,
+        kind: Option<&AlgorithmKind>,
+    ) -> Option<Rule<'a>> {
         let scope = fields.take("scope");
         let is_global = |node: &Node| node.choice("scope", &[("local", false), ("global", true)]);
         let Some(scope) = scope.filter(|scope| is_global(scope) == Some(true)) else {
@@ -103,7 +108,7 @@ impl Reader<'_> {
         let choices = [("local", OnError::Local), ("allow", OnError::Allow), ("deny", OnError::Deny)];
         let on_error = fields.take("on_error").and_then(|node| node.choice("value", &choices));
         let lease = fields.take("lease").and_then(lease_size).unwrap_or(LeaseSize::Nothing);
-        let rpu = fields.take("rpu").and_then(rpu);
+        let rpu = fields.take("rpu").and_then(|node| rpu(node, kind));
         let (part, whole, node) = match (&lease, rpu) {
             (LeaseSize::Units(units, node), Some(rpu)) => (*units, rpu, Some(node)),
             (LeaseSize::Percent(percent, node), _) => (*percent, 100, Some(node)),
@@ -159,8 +164,8 @@ impl Rule<'_> {
         } else if !quota.algorithm().can_reserve() {
             NOT_LEASED
         } else {
-            let units = u32::try_from(size.clamp(1, rpu.max(1))).unwrap_or(u32::MAX);
-            return Some(quota.with_lease(units));
+            let units = size.clamp(1, rpu.max(1)).min(MAX_UNITS);
+            return Some(quota.with_lease(u32::try_from(units).unwrap_or(u32::MAX)));
         };
         node.fail(why);
         None

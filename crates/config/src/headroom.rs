@@ -1,9 +1,8 @@
 //! The key `headroom` of a rule, and the warnings about `headroom` and `priority: high`.
 
-use super::algorithm::AlgorithmKind;
+use super::algorithm::{AlgorithmKind, units};
 use diana_document::{Error, Fields, Node, Value};
 use diana_limiter::adapt::Adaptive;
-use diana_limiter::algorithm;
 use diana_limiter::policy::{Headroom, LimitDraft, Quota};
 
 const WAITS: &str = "a rule whose requests wait has no headroom: leave `headroom` out, or write `algo: TB` without `max_wait`, `W`, `SW`, `SL` or `C`";
@@ -27,7 +26,7 @@ pub(super) fn headroom<'a>(
     let Some(node) = fields.take("headroom") else {
         return Some(None);
     };
-    let headroom = read(node);
+    let headroom = read(node, kind);
     if kind.is_some_and(|kind| kind.short == "LB") {
         node.fail(WAITS);
         return None;
@@ -35,13 +34,12 @@ pub(super) fn headroom<'a>(
     headroom.map(Some)
 }
 
-fn read(node: Node) -> Option<RuleHeadroom> {
+fn read<'a>(node: Node<'a>, kind: Option<&AlgorithmKind>) -> Option<RuleHeadroom<'a>> {
     let percent = match node.value() {
         Value::Text(text) if text.contains('%') => diana_response::percent_of(text),
         Value::Text(text) if !text.trim_start().starts_with(|first: char| first.is_ascii_digit()) => None,
         Value::Text(_) | Value::Whole(_) => {
-            let units = u32::try_from(node.size(1..=algorithm::Allowance::MAX_RPU)?).unwrap_or(u32::MAX);
-            return Some(RuleHeadroom { headroom: Headroom::Units(units), node });
+            return Some(RuleHeadroom { headroom: Headroom::Units(units(&node, 1, kind)?), node });
         }
         _ => None,
     };
@@ -83,7 +81,7 @@ impl RuleHeadroom<'_> {
         let Headroom::Units(units) = self.headroom else { return true };
         let (lowest, _) = adaptive.controller().range();
         let at_lowest = scaled(most(quota), lowest, quota.configured().rpu).max(least);
-        let why = lacks_room(" at the lowest limit", at_lowest, units.into(), least.max(1));
+        let why = lacks_room(" at the lowest limit", at_lowest, units, least.max(1));
         why.iter().for_each(|why| self.node.fail(why.clone()));
         why.is_none()
     }

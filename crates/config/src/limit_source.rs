@@ -1,7 +1,7 @@
 //! A limit that comes with the request: `rpu: {jwt: limits.rpm, default: 60, max: 10k}`.
 
 use super::actor::{SET_FOR_CLIENTS, Scope, source};
-use super::algorithm::{AlgorithmKind, LONGEST_FILL_NS, multiple};
+use super::algorithm::{AlgorithmKind, LONGEST_FILL_NS, multiple, units};
 use diana_document::{Fields, Node, Value};
 use diana_limiter::actor::NamedActor;
 use diana_limiter::algorithm::Allowance;
@@ -20,10 +20,10 @@ const FIXED_BURST: &str =
     "a number does not follow the `rpu` of the request: leave it out, or write a multiple such as `2x`";
 
 /// Reads `rpu`: a number, or the `default` of requests that bring none.
-pub(super) fn rpu(node: Node) -> Option<u64> {
+pub(super) fn rpu(node: Node, kind: Option<&AlgorithmKind>) -> Option<u64> {
     match node.value() {
-        Value::Object(_) => node.fields()?.take("default")?.size(1..=Allowance::MAX_RPU),
-        _ => node.size(0..=Allowance::MAX_RPU),
+        Value::Object(_) => units(&node.fields()?.take("default")?, 1, kind),
+        _ => units(&node, 0, kind),
     }
 }
 
@@ -33,11 +33,15 @@ pub(super) fn is_brought(node: &Node) -> bool {
 }
 
 /// Reads where the requests of a rule show their `rpu`; `None` if the document states it.
-pub(super) fn limit_source(fields: &mut Fields, scope: &mut Scope) -> Option<LimitSource> {
+pub(super) fn limit_source(
+    fields: &mut Fields,
+    kind: Option<&AlgorithmKind>,
+    scope: &mut Scope,
+) -> Option<LimitSource> {
     let mut keys = fields.take("rpu").filter(is_brought)?.fields()?;
     let actor = source(&mut keys, SET_FOR_CLIENTS, scope);
-    let default = keys.require("default").and_then(|node| node.size(1..=Allowance::MAX_RPU));
-    let max = keys.require("max").and_then(|node| node.size(default.unwrap_or(1)..=Allowance::MAX_RPU));
+    let default = keys.require("default").and_then(|node| units(&node, 1, kind));
+    let max = keys.require("max").and_then(|node| units(&node, default.unwrap_or(1), kind));
     if SET_FOR_CLIENTS.iter().all(|kind| !keys.has(kind.key) && !keys.misspells(kind.key)) {
         keys.fail(NO_SOURCE);
     }
@@ -49,8 +53,7 @@ pub(super) fn limit_source(fields: &mut Fields, scope: &mut Scope) -> Option<Lim
 /// `quota`, which judges requests without a number, for those that bring one from 1 to `max`.
 pub(super) fn varying(fields: &mut Fields, kind: &AlgorithmKind, quota: Quota, least: u64) -> Option<Quota> {
     let Allowance { rpu, unit } = quota.configured();
-    let max =
-        fields.take("rpu").and_then(|node| node.fields()?.take("max")?.size(rpu..=Allowance::MAX_RPU))?;
+    let max = fields.take("rpu").and_then(|node| units(&node.fields()?.take("max")?, rpu, Some(kind)))?;
     if let Some(node) = fields.take("burst")
         && multiple(&node).is_none()
     {

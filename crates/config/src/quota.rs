@@ -1,6 +1,6 @@
 //! A quota, of a rule, an override or a plan: `algo`, `rpu`, `unit`, and the algorithm's own keys.
 
-use super::algorithm::{AlgorithmKind, FASTEST, KINDS, LONGEST_FILL_NS};
+use super::algorithm::{AlgorithmKind, FASTEST, KINDS, LONGEST_FILL_NS, units};
 use super::global_rule;
 use super::headroom::RuleHeadroom;
 use super::limit_source::{is_brought, rpu, varying};
@@ -71,7 +71,7 @@ fn settling(
             node.fail("this rule charges nothing after the response: leave `borrow` out");
             return None;
         }
-        Some(node) => node.size(0..=algorithm::Allowance::MAX_RPU)?,
+        Some(node) => units(&node, 0, Some(kind))?,
         None if weight.borrows => quota.rpu,
         None => 0,
     };
@@ -118,7 +118,11 @@ pub(super) fn quota(
 /// Compiles `rpu`, `unit` and the algorithm's keys.
 fn count(fields: &mut Fields, kind: Option<&AlgorithmKind>, weight: Weight) -> Option<Quota> {
     let node = fields.require("rpu");
-    let rpu = node.and_then(rpu);
+    let number = node.and_then(|node| match node.value() {
+        Value::Number(number) => Some(*number),
+        _ => None,
+    });
+    let rpu = node.filter(|_| number.is_none()).and_then(|node| rpu(node, kind));
     let unit = match kind {
         Some(AlgorithmKind { per_unit: false, name, .. }) => {
             if let Some(node) = fields.take("unit") {
@@ -130,6 +134,9 @@ fn count(fields: &mut Fields, kind: Option<&AlgorithmKind>, weight: Weight) -> O
         // The algorithm is unknown and may need no unit.
         None => fields.take("unit").and_then(unit),
     };
+    if let (Some(node), Some(number)) = (node, number) {
+        fraction(&node, number, kind, unit);
+    }
     // Mistakes in the algorithm's own keys are reported even without a quota.
     let quota = match (rpu, unit) {
         (Some(rpu @ 1..), Some(unit)) => Some(algorithm::Allowance { rpu, unit }),
@@ -166,6 +173,21 @@ fn count(fields: &mut Fields, kind: Option<&AlgorithmKind>, weight: Weight) -> O
         Some(_) => varying(fields, kind, quota, weight.least),
         None => Some(quota),
     }
+}
+
+/// Reports an `rpu` with a fraction, and the whole one of the same rate, if a unit fits.
+fn fraction(node: &Node, number: f64, kind: Option<&AlgorithmKind>, unit: Option<Span>) {
+    let whole = |times: u64| {
+        let rpu = number * times as f64;
+        let unit = unit?.as_ns().checked_mul(times).map(Span::from_ns)?;
+        let is_whole = (0.5..1e9).contains(&rpu) && (rpu - rpu.round()).abs() < 1e-9;
+        let fits = (algorithm::Allowance::MIN_UNIT..=algorithm::Allowance::MAX_UNIT).contains(&unit);
+        (is_whole && fits).then_some((rpu.round() as u64, unit))
+    };
+    let _: Option<u64> = match (2..=1_000).find_map(whole) {
+        Some((rpu, unit)) => node.expected(&format!("a whole number, as in `rpu: {rpu}, unit: {unit}`")),
+        None => units(node, 0, kind),
+    };
 }
 
 /// The time base of a rule: that of its first quota that does not refuse all.

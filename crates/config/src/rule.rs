@@ -58,18 +58,18 @@ pub(super) fn compile(
     };
     let missing = fields.take("missing").and_then(|node| missing(&node, actors.as_deref()));
     let mode = Mode::compile(fields.take("mode"), fields.take("enforce"));
-    let global = reader.global.rule(&mut fields);
+    let kind = algorithm(fields.take("algo"));
+    let global = reader.global.rule(&mut fields, kind);
     let reject_delay = match fields.take("reject_delay") {
         Some(node) => node.span(Span::ZERO..=MAX_REJECT_DELAY),
         None => Some(Span::ZERO),
     };
     let cost_node = fields.take("cost");
     let cost = match &cost_node {
-        Some(node) => cost::read(node, scope.parts),
+        Some(node) => cost::read(node, kind, scope.parts),
         None => Some(Cost::default()),
     };
     let cost = statuses(&mut fields, cost);
-    let kind = algorithm(fields.take("algo"));
     let headroom = headroom(&mut fields, kind);
     fields.renamed("priority", "`headroom`: write `headroom: \"30%\"`, or `priority: high` beside `rules`");
     let weight = Weight::of(cost.as_ref(), headroom.flatten());
@@ -81,7 +81,7 @@ pub(super) fn compile(
     }
     let adapt = adapt(&mut fields, weight, global.is_some());
     let quota = quota(&mut fields, kind, global.as_ref(), weight);
-    let limit_source = limit_source(&mut fields, scope);
+    let limit_source = limit_source(&mut fields, kind, scope);
     if limit_source.is_some() && fields.has("adapt") {
         fields.fail(ADAPTS);
     }

@@ -143,6 +143,16 @@ impl<'a> Node<'a> {
         }
     }
 
+    /// A number as [`Node::size`] reads it. Reports nothing.
+    #[must_use]
+    pub fn as_size(&self) -> Option<u64> {
+        match self.value {
+            Value::Text(text) => words::size(text),
+            Value::Whole(number) => Some(*number),
+            _ => None,
+        }
+    }
+
     /// A time span such as `500ms`, `30s`, `5m`, `12h` or `7d`, within `range`.
     #[must_use]
     pub fn span(&self, range: RangeInclusive<Span>) -> Option<Span> {

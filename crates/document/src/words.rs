@@ -69,9 +69,9 @@ pub fn unit(name: &str) -> Option<Span> {
     Some(Span::from_ms(ms))
 }
 
-/// A size such as `10k`, `1M`, `2G` (10³, 10⁶, 10⁹), `64Ki`, `1Mi` or `1Gi` (2¹⁰, 2²⁰, 2³⁰). Case
-/// matters, because `m` would be a thousandth; only `K` is the same as `k`. `None` for anything
-/// else, and for a number without a unit.
+/// A size such as `10k`, `1M`, `2G`, `1T` (10³, 10⁶, 10⁹, 10¹²), `64Ki`, `1Mi`, `1Gi` or `1Ti` (2¹⁰,
+/// 2²⁰, 2³⁰, 2⁴⁰). Case matters, because `m` would be a thousandth; only `K` is the same as `k`.
+/// `None` for anything else, and for a number without a unit.
 pub(super) fn size(text: &str) -> Option<u64> {
     let text = text.trim();
     let unit_at = text.find(|c: char| !c.is_ascii_digit())?;
@@ -80,9 +80,11 @@ pub(super) fn size(text: &str) -> Option<u64> {
         "k" | "K" => 1_000,
         "M" => 1_000_000,
         "G" => 1_000_000_000,
+        "T" => 1_000_000_000_000,
         "Ki" => 1 << 10,
         "Mi" => 1 << 20,
         "Gi" => 1 << 30,
+        "Ti" => 1 << 40,
         _ => return None,
     };
     number.parse::<u64>().ok()?.checked_mul(unit)
@@ -174,6 +176,8 @@ mod tests {
             ("64Ki", 65_536),
             ("1Mi", 1_048_576),
             ("1Gi", 1_073_741_824),
+            ("2T", 2_000_000_000_000),
+            ("1Ti", 1_099_511_627_776),
         ] {
             assert_eq!(size(text), Some(units), "{text}");
         }

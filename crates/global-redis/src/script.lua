@@ -994,7 +994,7 @@ local function grant_of(cell)
   if not grant then
     local value = cell.grant_key and redis.pcall('GET', cell.grant_key)
     local v = type(value) == 'string' and #value < 40 and numbers(value, MOST_NUMBER) or {}
-    local is_grant = #v == 2 and v[1] <= 1e9
+    local is_grant = #v == 2 and v[1] < 1e15
     grant = {left = is_grant and v[1] or 0, ends = is_grant and v[2] or 0}
     cell.grant = grant
   end

@@ -8,7 +8,7 @@ pub const SCRIPT: &str = match std::str::from_utf8(&BYTES) {
 };
 
 /// The SHA-1 of [`SCRIPT`] in hexadecimal, for `EVALSHA`.
-pub const SHA1: &str = "e8cfb63a7e2154c7282d96f11ac26e14eeaabcdf";
+pub const SHA1: &str = "476d3a091ab971bfd2e0817ced14536d1e423076";
 
 /// The source, with comments and full names.
 const SOURCE: &[u8] = include_bytes!("script.lua");

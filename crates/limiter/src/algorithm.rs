@@ -246,6 +246,12 @@ impl Algorithm {
         matches!(self, Algorithm::WarmUp(_))
     }
 
+    /// Whether a smaller cell of the same form is the beginning of a larger one, and the rest of it
+    /// still counts.
+    pub(crate) fn keeps_rest(&self) -> bool {
+        matches!(self, Algorithm::SlidingWindow(_))
+    }
+
     /// Whether a charge ends with the request, as a permit does.
     #[must_use]
     pub fn ends_with_request(&self) -> bool {

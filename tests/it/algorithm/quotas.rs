@@ -135,13 +135,14 @@ pub fn counts() -> BoxedStrategy<Family> {
     let unit = || quotas().prop_map(|quota| in_ms(quota).unit);
     let few = || prop_oneof![2 => 1..=12_u64, 1 => 1..=128_u64];
     let many = || prop_oneof![2 => 1..=12_u64, 1 => log(Allowance::MAX_RPU)];
+    let windows = || prop_oneof![2 => many().boxed(), 1 => log(Allowance::MAX_IN_WINDOW).boxed()];
     let most = |all: &[u64]| *all.iter().max().unwrap();
     prop_oneof![
-        (unit(), several(many())).prop_map(move |(unit, all)| Family {
+        (unit(), several(windows())).prop_map(move |(unit, all)| Family {
             bound: Box::new(Slices::new(most(&all), unit, 1, 1)),
             rules: all.into_iter().map(|rpu| window(Allowance { rpu, unit })).collect(),
         }),
-        (unit(), several(many()), 2..=12_u64).prop_map(move |(unit, all, slices)| Family {
+        (unit(), several(windows()), 2..=12_u64).prop_map(move |(unit, all, slices)| Family {
             bound: Box::new(Slices::new(most(&all), unit, slices, slices)),
             rules: all.into_iter().map(|rpu| sliding_window(Allowance { rpu, unit }, Some(slices))).collect(),
         }),

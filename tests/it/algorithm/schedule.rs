@@ -145,6 +145,7 @@ impl Run {
         let quota = self.judge.quota;
         let judge = Quota::new(quota.configured(), algorithm).with_penalty(quota.penalty().copied());
         self.judge = judge.alone();
+        self.cell.resize(self.judge.size().max(self.cell.len()), 0);
     }
 
     /// A run after all `arrivals`.

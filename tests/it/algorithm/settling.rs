@@ -2,7 +2,7 @@
 
 use super::laws::promises_hold;
 use super::schedule::{Arrival, Run, astray, begins, onward, visible};
-use super::subject::{Rule, cases, log, power, rules, rules_of, waiting_bucket};
+use super::subject::{Rule, cases, log, most_of, power, rules, rules_of, waiting_bucket};
 use diana_base::time::{Span, Time};
 use diana_limiter::algorithm::{Admission, Allowance, Charge};
 use proptest::prelude::*;
@@ -16,7 +16,7 @@ fn settled() -> impl Strategy<Value = (Rule, u64)> {
         let years = 100 * 365 * 86_400 * 1_000_000_000_u128;
         let most = years * u128::from(rule.quota.rpu) / u128::from(rule.quota.unit.as_ns());
         let most = u64::try_from(most).unwrap_or(u64::MAX).saturating_sub(rule.capacity);
-        let borrow = power(most.clamp(1, Allowance::MAX_RPU) + 1, part) - 1;
+        let borrow = power(most.clamp(1, most_of(rule.kind)) + 1, part) - 1;
         (rule, borrow)
     })
 }

@@ -149,6 +149,21 @@ pub fn quotas() -> impl Strategy<Value = Allowance> {
     (rpu, unit).prop_map(|(rpu, ns)| Allowance { rpu, unit: Span::from_ns(ns) })
 }
 
+/// Quotas of a window, a third of them larger than those of other kinds.
+fn large_quotas() -> impl Strategy<Value = Allowance> {
+    let rpu = prop_oneof![
+        6 => Just(0),
+        2 => log(Allowance::MAX_IN_WINDOW / Allowance::MAX_RPU).prop_map(|times| times * Allowance::MAX_RPU),
+        1 => select(vec![1 << 31, 1 << 32, (1 << 32) + 1, 999_999_999_989, Allowance::MAX_IN_WINDOW]),
+    ];
+    (quotas(), rpu).prop_map(|(quota, rpu)| Allowance { rpu: if rpu > 0 { rpu } else { quota.rpu }, ..quota })
+}
+
+/// The largest `rpu` and `borrow` of a kind.
+pub fn most_of(short: &str) -> u64 {
+    kind(short).most
+}
+
 /// The configuration refuses buckets that take longer to fill.
 pub const LONGEST_FILL_NS: u128 = 100 * 365 * 86_400 * 1_000_000_000;
 
@@ -252,7 +267,7 @@ fn object(keys: impl IntoIterator<Item = Option<String>>) -> String {
 }
 
 fn windows() -> BoxedStrategy<Rule> {
-    quotas().prop_map(window).boxed()
+    large_quotas().prop_map(window).boxed()
 }
 
 pub fn window(quota: Allowance) -> Rule {
@@ -278,7 +293,7 @@ fn per_unit(kind: &'static str, quota: Allowance, json: String, reference: Box<d
 fn sliding_windows() -> BoxedStrategy<Rule> {
     let slices =
         prop_oneof![1 => Just(None), 2 => (2..=60_u64).prop_map(Some), 1 => (2..=4_u64).prop_map(Some)];
-    (quotas(), slices).prop_map(|(quota, slices)| sliding_window(quota, slices)).boxed()
+    (large_quotas(), slices).prop_map(|(quota, slices)| sliding_window(quota, slices)).boxed()
 }
 
 pub fn sliding_window(quota: Allowance, slices: Option<u64>) -> Rule {

@@ -65,7 +65,8 @@ const KINDS: [MutationKind; 6] = [
 ];
 
 fn extremes() -> Vec<Value> {
-    let whole = [0, 1, 33, 129, 1_000_000_000, 1_000_000_001, 1 << 53, u64::MAX].map(Value::Whole);
+    let whole = [0, 1, 33, 129, 1_000_000_000, 1_000_000_001, 999_999_999_999_999, 1 << 53, u64::MAX]
+        .map(Value::Whole);
     let numbers = [-1.0, 0.5, -0.5, 1e300, -1e300, 5e-324].map(Value::Number);
     let texts = [
         "",

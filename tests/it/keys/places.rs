@@ -20,9 +20,16 @@ pub fn place(definition: &'static str, document: &str, object: Value) -> Place {
 const LIMIT: &str = r#"{"url": "/{a}", "exclusive": true"#;
 const STORE: &str = r#""store": {"redis": {"cluster": "redis", "secret": "0123456789abcdef"}}"#;
 
+/// The largest number of units.
+const LARGEST: u64 = 999_999_999_999_999;
+
 pub fn places() -> Vec<Place> {
     let of_rule = |key: &str| {
         format!(r#"{{"limits": [{LIMIT}, "rules": [{{"rpu": 1000000000, "unit": "second", {key}}}]}}]}}"#)
+    };
+    let of_window = |key: &str| {
+        let rule = format!(r#"{{"algo": "W", "rpu": 999999999999999, "unit": "second", {key}}}"#);
+        format!(r#"{{"limits": [{LIMIT}, "rules": [{rule}]}}]}}"#)
     };
     let mut places = vec![
         place("document", "@", json!({"limits": []})),
@@ -74,26 +81,22 @@ pub fn places() -> Vec<Place> {
         ),
         place("missing", &of_rule(r#""actor": "user", "missing": @"#), json!({"action": "deny"})),
         place("statuses", &of_rule(r#""charge": @"#), json!({"status": 401})),
-        place("cost_header", &of_rule(r#""cost": @"#), json!({"header": "x-c", "max": 1_000_000_000})),
-        place(
-            "cost_header",
-            &of_rule(r#""cost": @"#),
-            json!({"header": "x-c", "max": 1_000_000_000, "min": 0}),
-        ),
+        place("cost_header", &of_window(r#""cost": @"#), json!({"header": "x-c", "max": LARGEST})),
+        place("cost_header", &of_window(r#""cost": @"#), json!({"header": "x-c", "max": LARGEST, "min": 0})),
         place(
             "cost_response",
-            &of_rule(r#""cost": @"#),
+            &of_window(r#""cost": @"#),
             json!({"response_header": "x-c", "estimate": 1, "default": 1}),
         ),
         place(
             "cost_response",
-            &of_rule(r#""cost": @"#),
+            &of_window(r#""cost": @"#),
             json!({"response_json": "/c", "estimate": 1, "default": 1}),
         ),
         place(
             "rpu",
-            r#"{"limits": [{"url": "/", "rules": [{"unit": "second", "rpu": @}]}]}"#,
-            json!({"jwt": "a", "default": 1, "max": 1_000_000_000}),
+            r#"{"limits": [{"url": "/", "rules": [{"algo": "W", "unit": "second", "rpu": @}]}]}"#,
+            json!({"jwt": "a", "default": 1, "max": LARGEST}),
         ),
         place("penalty", &of_rule(r#""penalty": @"#), json!({"after": 1, "for": "1s"})),
         place(

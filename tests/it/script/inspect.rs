@@ -117,6 +117,16 @@ fn a_grant_pays_exactly_its_amount_and_ends() {
 }
 
 #[test]
+fn the_largest_grant_is_paid_to_the_last_unit() {
+    let (redis, largest) = (TestRedis::start(), Allowance::MAX_IN_WINDOW);
+    let key = redis.key();
+    assert_eq!(inspect(&redis, NOW, &key, &rule(), grant(largest, 60)).2[1], largest);
+    assert!(passes(&redis, NOW, &key, largest - 1));
+    assert_eq!(inspect(&redis, NOW, &key, &rule(), LOOK).2[1], 1);
+    assert!(!passes(&redis, NOW, &key, largest));
+}
+
+#[test]
 fn a_grant_gets_back_what_it_has_paid() {
     let redis = TestRedis::start();
     let (key, full) = (redis.key(), redis.key());

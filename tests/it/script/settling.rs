@@ -2,9 +2,9 @@
 
 use super::redis::{Query, TestRedis, advance, begins, check, us, visible, whole_rules};
 use crate::algorithm::schedule::{Arrival, Run, astray, onward};
-use crate::algorithm::subject::{Rule, power};
+use crate::algorithm::subject::{Rule, most_of, power};
 use diana_base::time::Time;
-use diana_limiter::algorithm::{Allowance, Parameters};
+use diana_limiter::algorithm::Parameters;
 use proptest::prelude::*;
 use redis::cmd;
 
@@ -17,7 +17,8 @@ fn settled() -> impl Strategy<Value = (Rule, u64)> {
         let years = 100 * 365 * 86_400 * 1_000_000_000_u128;
         let most = years * u128::from(rule.quota.rpu) / u128::from(rule.quota.unit.as_ns());
         let most = u64::try_from(most).unwrap_or(u64::MAX).saturating_sub(rule.capacity);
-        (rule, power(most.clamp(1, Allowance::MAX_RPU) + 1, part) - 1)
+        let borrow = power(most.clamp(1, most_of(rule.kind)) + 1, part) - 1;
+        (rule, borrow)
     })
 }
 

@@ -150,14 +150,16 @@ impl Trial<'_> {
 /// Quotas in ascending order, from below the configured one and the highest peak to above both.
 fn grid(rpu: u64, peak: u64) -> Vec<u64> {
     let (rpu, peak) = (rpu.max(1), peak.max(1));
+    // Only a window can have more.
+    let most = if rpu > Allowance::MAX_RPU { Allowance::MAX_IN_WINDOW } else { Allowance::MAX_RPU };
     let low = (rpu.min(peak) / 32).max(1);
     // Even an interval that begins in the middle of a unit has at most twice the peak.
-    let high = rpu.max(peak.saturating_mul(2)).saturating_mul(2).min(Allowance::MAX_RPU);
+    let high = rpu.max(peak.saturating_mul(2)).saturating_mul(2).min(most);
     let steps = MOST.saturating_sub(2);
     let ratio = ((high as f64 / low as f64).powf(1.0 / steps as f64)).max(std::f64::consts::SQRT_2);
     let lanes = (0..=steps).map(|step| {
         let exact = low as f64 * ratio.powi(i32::try_from(step).unwrap_or(i32::MAX));
-        (exact.round() as u64).clamp(1, Allowance::MAX_RPU)
+        (exact.round() as u64).clamp(1, most)
     });
     let mut lanes: Vec<u64> = lanes.chain([1, rpu]).collect();
     lanes.sort_unstable();

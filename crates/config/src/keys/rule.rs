@@ -7,6 +7,8 @@ use diana_base::time::Span;
 use diana_limiter::algorithm::{Allowance, MAX_WAIT, Penalty};
 
 const MOST: u64 = Allowance::MAX_RPU;
+/// With `W` and `SW`.
+const MOST_IN_WINDOW: u64 = Allowance::MAX_IN_WINDOW;
 
 pub(super) const DEFINITIONS: &[Definition] = &[
     Definition { name: "rule", shape: Shape::Object(&RULE) },
@@ -63,16 +65,16 @@ const RPU: Object = Object {
                 Shape::Any(&[Shape::Text, Shape::List(&Shape::Text, 1, Some(16))]),
             ),
             key("header", "The request header with the number, which the gateway has to set.", Shape::Text),
-            key("default", "The number of requests without one.", Shape::Size(1, MOST)).required(),
-            key("max", "A larger number counts as `max`.", Shape::Size(1, MOST)).required(),
+            key("default", "The number of requests without one.", Shape::Size(1, MOST_IN_WINDOW)).required(),
+            key("max", "A larger number counts as `max`.", Shape::Size(1, MOST_IN_WINDOW)).required(),
         ]],
     )
 };
 
 const ONE_ACTOR: Shape = Shape::Any(&[Shape::Scalar, Shape::Def("actor_segment")]);
 
-const RATE: &[Key] = &[rpu(Shape::Any(&[Shape::Size(0, MOST), Shape::Def("rpu")]))];
-const CHANGED_RATE: &[Key] = &[rpu(Shape::Size(0, MOST))];
+const RATE: &[Key] = &[rpu(Shape::Any(&[Shape::Size(0, MOST_IN_WINDOW), Shape::Def("rpu")]))];
+const CHANGED_RATE: &[Key] = &[rpu(Shape::Size(0, MOST_IN_WINDOW))];
 
 const fn rpu(shape: Shape) -> Key {
     key("rpu", "Requests per unit; with `algo: C`, requests in flight. 0 refuses all requests.", shape)
@@ -186,7 +188,7 @@ const COST: &[Key] = &[
         "cost",
         "How many units of the quota a request takes.",
         Shape::Any(&[
-            Shape::Size(1, MOST),
+            Shape::Size(1, MOST_IN_WINDOW),
             Shape::Choice(&["request_bytes", "response_bytes"]),
             Shape::Def("cost_header"),
             Shape::Def("cost_response"),
@@ -202,7 +204,7 @@ const COST: &[Key] = &[
 
 /// Keys of a rule and of what changes it.
 const SETTLING: &[Key] = &[
-    key("borrow", "How many units below zero settling may push the quota.", Shape::Size(0, MOST))
+    key("borrow", "How many units below zero settling may push the quota.", Shape::Size(0, MOST_IN_WINDOW))
         .on("cost.md#settling"),
     key("penalty", "Refuses an actor that the rule refuses too often.", Shape::Def("penalty"))
         .on("limits.md#penalties"),
@@ -213,7 +215,7 @@ const CHANGES: &[Key] = &[
     key(
         "headroom",
         "The part of the quota that only requests with `priority: high` may take: units, or a part such as `30%`.",
-        Shape::Any(&[Shape::Size(1, MOST), Shape::Percent(1, 99)]),
+        Shape::Any(&[Shape::Size(1, MOST_IN_WINDOW), Shape::Percent(1, 99)]),
     )
     .on("limits.md#priorities"),
     key("overrides", "Other quotas, by the actor's value.", Shape::Map(&Shape::Def("quota")))
@@ -261,9 +263,9 @@ const COST_HEADER: Object = Object::new(
     "cost.md#a-cost-in-a-header",
     &[&[
         key("header", "The request header with the cost.", Shape::Text).required(),
-        key("max", "A larger number counts as `max`.", Shape::Size(1, MOST)).required(),
-        key("min", "A smaller number counts as `min`.", Shape::Size(0, MOST)).or_whole(1),
-        key("default", "The cost without a number.", Shape::Size(0, MOST)),
+        key("max", "A larger number counts as `max`.", Shape::Size(1, MOST_IN_WINDOW)).required(),
+        key("min", "A smaller number counts as `min`.", Shape::Size(0, MOST_IN_WINDOW)).or_whole(1),
+        key("default", "The cost without a number.", Shape::Size(0, MOST_IN_WINDOW)),
     ]],
 );
 
@@ -280,9 +282,14 @@ const COST_RESPONSE: Object = Object {
                 Shape::Matching("^/", "a JSON pointer such as `/usage/total_tokens`"),
             ),
             key("response_bytes", "The length of the response's body.", Shape::Only(true)),
-            key("max", "A larger cost counts as `max`.", Shape::Size(1, MOST)).or_whole(MOST),
-            key("estimate", "The charge of a request on arrival.", Shape::Size(0, MOST)).or_whole(0),
-            key("default", "The cost of a response without the number.", Shape::Size(0, MOST)),
+            key(
+                "max",
+                "A larger cost counts as `max`; without the key, as the most that the algorithm counts.",
+                Shape::Size(1, MOST_IN_WINDOW),
+            ),
+            key("estimate", "The charge of a request on arrival.", Shape::Size(0, MOST_IN_WINDOW))
+                .or_whole(0),
+            key("default", "The cost of a response without the number.", Shape::Size(0, MOST_IN_WINDOW)),
         ]],
     )
 };

@@ -15,14 +15,16 @@ use super::bytes::{u32_at, u64_at, write};
 use super::{Allowance, Charge, MAX_SKEW, Verdict};
 use diana_base::time::{Span, Time};
 
-/// The layout of a state, little-endian. The end `u64`, the units left `u32`, the length in ms
-/// `u32`. An unused state is all zero. A grant that is used up keeps its end.
+/// The layout of a state, little-endian. The end `u64`, the low 32 bits of the units left, the
+/// length in ms `u32`, the high 32 bits of the units left, which earlier builds lack. An unused
+/// state is all zero. A grant that is used up keeps its end.
 const ENDS: usize = 0;
 const LEFT: usize = 8;
 const LENGTH: usize = 12;
+const HIGH: usize = 16;
 
 /// The size of a state in bytes. Longer states are cut to it.
-pub(crate) const SIZE: usize = 16;
+pub(crate) const SIZE: usize = 20;
 
 /// The shortest grant.
 pub const MIN_SPAN: Span = Span::from_secs(1);
@@ -31,7 +33,7 @@ pub const MIN_SPAN: Span = Span::from_secs(1);
 pub const MAX_SPAN: Span = Span::from_secs(86_400);
 
 /// The most units of a grant.
-pub const MAX_AMOUNT: u64 = Allowance::MAX_RPU;
+pub const MAX_AMOUNT: u64 = Allowance::MAX_IN_WINDOW;
 
 /// The rest of the grant at `now`; zero without one.
 pub(crate) fn rest(state: &[u8], now: Time) -> Span {
@@ -42,14 +44,24 @@ pub(crate) fn rest(state: &[u8], now: Time) -> Span {
 
 /// The units that are left at `now`.
 pub(crate) fn left(state: &[u8], now: Time) -> u64 {
-    if rest(state, now) > Span::ZERO { u32_at(state, LEFT).into() } else { 0 }
+    if rest(state, now) > Span::ZERO { units(state) } else { 0 }
+}
+
+fn units(state: &[u8]) -> u64 {
+    u64::from(u32_at(state, LEFT)) | u64::from(u32_at(state, HIGH)) << 32
+}
+
+fn set_units(state: &mut [u8], units: u64) {
+    let [a, b, c, d, high @ ..] = units.to_le_bytes();
+    write(state, LEFT, [a, b, c, d]);
+    write(state, HIGH, high);
 }
 
 /// Begins a grant at `now`, in place of an earlier one.
 pub(crate) fn give(state: &mut [u8], now: Time, amount: u64, lasts: Span) {
     debug_assert!(amount <= MAX_AMOUNT && lasts <= MAX_SPAN, "a grant beyond the bounds");
     write(state, ENDS, now.after(lasts).as_ns().to_le_bytes());
-    write(state, LEFT, u32::try_from(amount).unwrap_or(u32::MAX).to_le_bytes());
+    set_units(state, amount);
     let ms = lasts.as_ns().checked_div(1_000_000).unwrap_or(0);
     write(state, LENGTH, u32::try_from(ms).unwrap_or(u32::MAX).to_le_bytes());
 }
@@ -61,7 +73,7 @@ pub(crate) fn spend(state: &mut [u8], now: Time, cost: u64) -> Option<Charge> {
     if cost == 0 && rest == 0 {
         return None;
     }
-    write(state, LEFT, u32::try_from(rest).unwrap_or(0).to_le_bytes());
+    set_units(state, rest);
     let (stamp, booked_at) = (stamp(state), Verdict::GRANT);
     Some(Charge { cost, at: now, booked_at, stamp })
 }
@@ -72,7 +84,7 @@ pub(crate) fn take(state: &mut [u8], now: Time, charge: Charge, cost: u64) -> u6
     let left = if stamp(state) == charge.stamp { left(state, now) } else { 0 };
     let taken = left.min(cost);
     if taken > 0 {
-        write(state, LEFT, u32::try_from(left.saturating_sub(taken)).unwrap_or(0).to_le_bytes());
+        set_units(state, left.saturating_sub(taken));
     }
     taken
 }
@@ -80,8 +92,8 @@ pub(crate) fn take(state: &mut [u8], now: Time, charge: Charge, cost: u64) -> u6
 /// Gives `cost` units of `charge` back, unless another grant has replaced the one that paid.
 pub(crate) fn refund(state: &mut [u8], charge: Charge, cost: u64) {
     if stamp(state) == charge.stamp {
-        let left = u64::from(u32_at(state, LEFT)).saturating_add(cost).min(MAX_AMOUNT);
-        write(state, LEFT, u32::try_from(left).unwrap_or(u32::MAX).to_le_bytes());
+        let left = units(state).saturating_add(cost).min(MAX_AMOUNT);
+        set_units(state, left);
     }
 }
 
@@ -99,7 +111,7 @@ pub(crate) fn prepare(state: &mut [u8], now: Time) -> bool {
 
 /// Takes what is left.
 pub(crate) fn end(state: &mut [u8]) {
-    write(state, LEFT, 0_u32.to_le_bytes());
+    set_units(state, 0);
 }
 
 /// Tells one grant of an actor from the next.
@@ -133,6 +145,20 @@ mod tests {
         let mut state = [0xff; SIZE];
         prepare(&mut state, at(0));
         assert_eq!(left(&state, at(86_400)), 0);
+    }
+
+    #[test]
+    fn the_largest_grant_is_exact() {
+        let mut state = [0; SIZE];
+        give(&mut state, at(0), MAX_AMOUNT, HOUR);
+        let charge = spend(&mut state, at(0), MAX_AMOUNT - 1).unwrap();
+        assert_eq!((left(&state, at(0)), spend(&mut state, at(0), 2)), (1, None));
+        refund(&mut state, charge, 1 << 40);
+        assert_eq!(left(&state, at(0)), (1 << 40) + 1);
+        // A state of an earlier build.
+        let mut state = [0; SIZE];
+        give(&mut state[..16], at(0), 5, HOUR);
+        assert_eq!((left(&state, at(0)), length(&state)), (5, HOUR));
     }
 
     #[test]

@@ -111,7 +111,7 @@ pub struct QueueOptions {
 impl LeakyBucket {
     /// See [`super::Algorithm::leaky_bucket`].
     pub(super) fn new(quota: Allowance, options: QueueOptions) -> Result<LeakyBucket, QuotaError> {
-        quota.check()?;
+        quota.check(Allowance::MAX_RPU)?;
         let QueueOptions { queue, max_wait } = options;
         if queue.is_some_and(|queue| queue > Allowance::MAX_RPU) {
             return Err(QuotaError::Queue);
@@ -150,7 +150,7 @@ impl LeakyBucket {
 
     /// See [`super::Algorithm::at`]. The queue moves from `rpu` on in proportion to the limit.
     pub(super) fn at(&self, quota: Allowance, rpu: u64) -> LeakyBucket {
-        self.with(quota, in_proportion(self.queue.into(), quota.rpu, rpu))
+        self.with(quota, in_proportion(self.queue.into(), quota.rpu, rpu).min(Allowance::MAX_RPU))
     }
 
     /// See [`super::Algorithm::share`]. If `rpu` was rounded down, a queue takes up to twice as

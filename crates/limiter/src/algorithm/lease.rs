@@ -18,9 +18,9 @@ use diana_base::time::{Span, Time};
 
 /// The layout of a cell, little-endian. Two generations of 32 bytes each: number `u64`, valid from
 /// and until `u64` each, units left and units used since the last account `u32` each. Then: the
-/// units that remain in the store `u32`, and four instants, `u64` each. The instants are: the next
-/// prompt for a refill, when the store has more, when the store is full, and the end of the claim
-/// to fetch.
+/// low 32 bits of the units that remain in the store, and four instants, `u64` each. The instants
+/// are: the next prompt for a refill, when the store has more, when the store is full, and the end
+/// of the claim to fetch. For a quota that needs them, the high 32 bits of the units in the store.
 const SLOT: usize = 32;
 const SINCE: usize = 8;
 const UNTIL: usize = 16;
@@ -33,6 +33,8 @@ const MORE_AT: usize = 76;
 const FULL_AT: usize = 84;
 const CLAIMED: usize = 92;
 const SIZE: usize = 100;
+const HIGH_REST: usize = SIZE;
+const LARGE_SIZE: usize = SIZE + 4;
 
 /// The store grants at most this part of what is left, as the script does.
 const SHARES: u64 = 8;
@@ -94,12 +96,12 @@ impl Lease {
     /// How much the store grants at once by its last reply: a share of what is left, near the end
     /// of the quota.
     fn share(&self, cell: &[u8]) -> u64 {
-        self.piece.min(u64::from(u32_at(cell, REST)).saturating_add(self.arriving) / SHARES)
+        self.piece.min(rest(cell).saturating_add(self.arriving) / SHARES)
     }
 
     /// The units in the lease plus the units that remain in the store.
     fn remaining(&self, cell: &[u8], left: u64) -> u64 {
-        left.saturating_add(u32_at(cell, REST).into())
+        left.saturating_add(rest(cell))
     }
 
     fn is_live(&self, cell: &[u8], slot: usize, now: Time) -> bool {
@@ -124,6 +126,11 @@ impl Lease {
 
 fn number(cell: &[u8], slot: usize, field: usize) -> u64 {
     u32_at(cell, slot.saturating_add(field)).into()
+}
+
+/// The units that remain in the store.
+fn rest(cell: &[u8]) -> u64 {
+    u64::from(u32_at(cell, REST)) | u64::from(u32_at(cell, HIGH_REST)) << 32
 }
 
 fn at(cell: &[u8], slot: usize, field: usize) -> Time {
@@ -191,7 +198,13 @@ pub(crate) fn deposit(cell: &mut [u8], now: Time, deposit: &Deposit) -> [Spendin
     put(cell, slot.saturating_add(LEFT), left);
     write(cell, slot.saturating_add(SINCE), since.as_ns().to_le_bytes());
     write(cell, slot.saturating_add(UNTIL), until.to_le_bytes());
-    put(cell, REST, verdict.remaining);
+    if cell.len() < LARGE_SIZE {
+        put(cell, REST, verdict.remaining);
+    } else {
+        let [a, b, c, d, high @ ..] = verdict.remaining.to_le_bytes();
+        write(cell, REST, [a, b, c, d]);
+        write(cell, HIGH_REST, high);
+    }
     // A store that granted all it had will not have more a moment later, so the next refill waits
     // for its pause.
     if left >= piece.div_ceil(2) || verdict.remaining >= amount {
@@ -238,7 +251,7 @@ impl Kind for Lease {
     }
 
     fn size(&self) -> usize {
-        SIZE
+        if self.shown.rpu > u32::MAX.into() { LARGE_SIZE } else { SIZE }
     }
 
     fn shown(&self, _: Allowance) -> Allowance {

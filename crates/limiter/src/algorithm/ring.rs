@@ -5,7 +5,13 @@
 //!   slice(now) = ⌊now · per / span⌋          stored at: slice mod len
 //!
 //!   cell:  newest slice u64 │ moved u32 │ sum u64 │ count u32 × len        little-endian
+//!   for large quotas, also:                       │ moved u32 │ high u32 × len
 //! ```
+//!
+//! A count from 2³¹ on has its low 31 bits with the highest bit set, and the others, less one, in
+//! `high`. No smaller quota admits anything then, so workers of a document without large quotas,
+//! whose cells lack `high`, judge exactly as well. The table keeps `high` for them, and if they
+//! clamp the cell, `moved` says by how far `high` lags behind.
 //!
 //! Only charges, refunds and clamps change a cell; readers derive the passing of time by
 //! subtracting slices that have expired. A newest slice that has not begun yet counts already,
@@ -19,6 +25,9 @@ use diana_base::time::{Span, Time};
 const MOVED_SLICES: usize = 8;
 const SUM: usize = 12;
 const COUNTS: usize = 20;
+
+/// The least count that does not fit in 31 bits.
+const LARGE: u32 = 1 << 31;
 
 /// The geometry of a ring: `span_ns` has `per` slices, and the last `len` slices count.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -50,6 +59,57 @@ impl Ring {
         usize::try_from(self.len).unwrap_or(0).saturating_mul(4).saturating_add(COUNTS)
     }
 
+    /// The size of a cell with room for large counts.
+    pub(super) fn large_size(self) -> usize {
+        self.highs().saturating_add(self.size()).saturating_sub(COUNTS)
+    }
+
+    /// Where the high bits of large counts begin.
+    fn highs(self) -> usize {
+        self.size().saturating_add(4)
+    }
+
+    fn has_highs(self, cell: &[u8]) -> bool {
+        cell.len() >= self.large_size()
+    }
+
+    /// Where the high bits of the count at this place are.
+    fn high(self, at: usize) -> usize {
+        self.highs().saturating_add(at).saturating_sub(COUNTS)
+    }
+
+    /// The count at this place of the cell.
+    fn count(self, cell: &[u8], at: usize) -> u64 {
+        let low = u32_at(cell, at);
+        let high = if low < LARGE { 0 } else { u32_at(cell, self.high(at)) };
+        (u64::from(high) << 31).saturating_add(low.into())
+    }
+
+    fn set_count(self, cell: &mut [u8], at: usize, count: u64) {
+        let mut low = u32::try_from(count).unwrap_or(u32::MAX);
+        if low >= LARGE && self.has_highs(cell) {
+            let high = (count >> 31).saturating_sub(1);
+            low = LARGE | u32::try_from(count & u64::from(LARGE - 1)).unwrap_or(0);
+            write(cell, self.high(at), u32::try_from(high).unwrap_or(u32::MAX).to_le_bytes());
+        }
+        write(cell, at, low.to_le_bytes());
+    }
+
+    /// Moves the high bits to their counts, which workers without them may have moved. Returns
+    /// whether the cell changed.
+    fn align(self, cell: &mut [u8]) -> bool {
+        let moved = u32_at(cell, MOVED_SLICES);
+        let by = moved.wrapping_sub(u32_at(cell, self.size()));
+        if by == 0 || !self.has_highs(cell) {
+            return false;
+        }
+        write(cell, self.size(), moved.to_le_bytes());
+        let by = usize::try_from(u64::from(by).checked_rem(self.len).unwrap_or(0)).unwrap_or(0);
+        let highs = cell.get_mut(self.highs()..self.large_size()).unwrap_or_default();
+        highs.rotate_left(by.saturating_mul(4));
+        true
+    }
+
     fn slice(self, now: Time) -> u64 {
         rescale(now.as_ns(), self.span_ns, self.per, false)
     }
@@ -79,7 +139,7 @@ impl Ring {
     }
 
     /// The slices that count if `newest` is the newest one, oldest first, with their counts.
-    fn counts(self, cell: &[u8], newest: u64) -> impl DoubleEndedIterator<Item = (u64, u32)> {
+    fn counts(self, cell: &[u8], newest: u64) -> impl DoubleEndedIterator<Item = (u64, u64)> {
         let stored = u64_at(cell, 0);
         let oldest = newest.saturating_sub(self.len.saturating_sub(1));
         // The slices are contiguous, so one division finds them all.
@@ -88,7 +148,7 @@ impl Ring {
             let behind = usize::try_from(slice.saturating_sub(oldest)).unwrap_or(0).saturating_mul(4);
             let at = first.saturating_add(behind);
             let at = at.checked_sub(end).map_or(at, |over| over.saturating_add(COUNTS));
-            (slice, if slice > stored { 0 } else { u32_at(cell, at) })
+            (slice, if slice > stored { 0 } else { self.count(cell, at) })
         })
     }
 
@@ -97,7 +157,11 @@ impl Ring {
         let stored = u64_at(cell, 0);
         if stored < self.len {
             // Some places stand for slices before the epoch, which do not exist.
-            return self.counts(cell, stored).fold(0, |sum, (_, count)| sum.saturating_add(count.into()));
+            return self.counts(cell, stored).fold(0, |sum, (_, count)| sum.saturating_add(count));
+        }
+        if self.has_highs(cell) {
+            let places = (COUNTS..self.size()).step_by(4);
+            return places.fold(0, |sum, at| sum.saturating_add(self.count(cell, at)));
         }
         let (counts, _) = cell.get(COUNTS..self.size()).unwrap_or_default().as_chunks::<4>();
         counts.iter().fold(0, |sum: u64, count| sum.saturating_add(u32::from_le_bytes(*count).into()))
@@ -105,8 +169,9 @@ impl Ring {
 
     /// Corrects the sum and clamps the cell ([`Ring::clamp`]). Returns whether the cell changed.
     pub(super) fn repair(self, cell: &mut [u8], moment: Moment) -> bool {
+        let is_aligned = self.align(cell);
         let total = self.total(cell);
-        let is_wrong = total != u64_at(cell, SUM);
+        let is_wrong = total != u64_at(cell, SUM) || is_aligned;
         if is_wrong {
             write(cell, SUM, total.to_le_bytes());
         }
@@ -119,18 +184,20 @@ impl Ring {
         let (stored, current) = (u64_at(cell, 0), moment.slice);
         let is_too_far_ahead = stored > current && self.begins(stored).since(moment.now) > MAX_SKEW;
         if is_too_far_ahead {
-            let counts: Vec<(u64, u32)> = self.counts(cell, stored).collect();
+            let counts: Vec<(u64, u64)> = self.counts(cell, stored).collect();
             cell.iter_mut().skip(COUNTS).for_each(|byte| *byte = 0);
             for (slice, count) in counts {
                 // Slices before the epoch do not exist.
                 let at = self.at(current.saturating_sub(stored.saturating_sub(slice)));
-                write(cell, at, u32_at(cell, at).saturating_add(count).to_le_bytes());
+                self.set_count(cell, at, self.count(cell, at).saturating_add(count));
             }
             write(cell, 0, current.to_le_bytes());
             let total = self.total(cell);
             write(cell, SUM, total.to_le_bytes());
             let moved = u32::try_from(stored.saturating_sub(current) & u64::from(u32::MAX)).unwrap_or(0);
-            write(cell, MOVED_SLICES, u32_at(cell, MOVED_SLICES).wrapping_add(moved).to_le_bytes());
+            let moved = u32_at(cell, MOVED_SLICES).wrapping_add(moved);
+            write(cell, MOVED_SLICES, moved.to_le_bytes());
+            write(cell, self.size(), moved.to_le_bytes());
         }
         is_too_far_ahead
     }
@@ -143,7 +210,7 @@ impl Ring {
         }
         let counts = self.counts(cell, stored);
         let left = counts.take_while(|(slice, _)| slice.saturating_add(self.len) <= newest);
-        left.fold(u64_at(cell, SUM), |sum, (_, count)| sum.saturating_sub(count.into()))
+        left.fold(u64_at(cell, SUM), |sum, (_, count)| sum.saturating_sub(count))
     }
 
     /// Whether a request at `now` counts in the slice that starts at `begin`, if that is the newest
@@ -162,8 +229,7 @@ impl Ring {
             write(cell, self.at(newest.saturating_sub(age)), 0u32.to_le_bytes());
         }
         let at = self.at(newest);
-        let count = u32_at(cell, at).saturating_add(u32::try_from(cost).unwrap_or(u32::MAX));
-        write(cell, at, count.to_le_bytes());
+        self.set_count(cell, at, self.count(cell, at).saturating_add(cost));
         write(cell, SUM, sum.to_le_bytes());
         write(cell, 0, newest.to_le_bytes());
     }
@@ -189,10 +255,13 @@ impl Ring {
         let is_live = slice <= stored && stored.saturating_sub(slice) < self.len;
         if is_live && charge.stamp.1 == u32_at(cell, MOVED_SLICES) {
             let at = self.at(slice);
-            let count = u32_at(cell, at);
-            let cost = count.min(u32::try_from(charge.cost).unwrap_or(u32::MAX));
-            write(cell, at, count.saturating_sub(cost).to_le_bytes());
-            write(cell, SUM, u64_at(cell, SUM).saturating_sub(cost.into()).to_le_bytes());
+            let count = self.count(cell, at);
+            // A large count whose high bits are not here stays large.
+            let is_whole = count < LARGE.into() || self.has_highs(cell);
+            let most = if is_whole { count } else { count.saturating_sub(LARGE.into()) };
+            let cost = charge.cost.min(most);
+            self.set_count(cell, at, count.saturating_sub(cost));
+            write(cell, SUM, u64_at(cell, SUM).saturating_sub(cost).to_le_bytes());
         }
     }
 
@@ -237,7 +306,7 @@ impl Ring {
     fn expires_in(self, cell: &[u8], moment: Moment, cost: u64) -> Span {
         let mut left = 0u64;
         let last = self.counts(cell, self.newest(cell, moment)).find(|(_, count)| {
-            left = left.saturating_add((*count).into());
+            left = left.saturating_add(*count);
             left >= cost
         });
         last.map_or(self.empty_in(cell, moment), |(slice, _)| self.expires(slice, moment.now))

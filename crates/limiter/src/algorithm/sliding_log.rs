@@ -82,7 +82,7 @@ impl SlidingLog {
 
     /// See [`super::Algorithm::sliding_log`].
     pub(super) fn new(quota: Allowance) -> Result<SlidingLog, QuotaError> {
-        quota.check()?;
+        quota.check(Allowance::MAX_RPU)?;
         let rpu = usize::try_from(quota.rpu).ok().filter(|rpu| *rpu <= MAX_UNITS).ok_or(QuotaError::Rpu)?;
         let bits = u64::BITS.saturating_sub(quota.unit.as_ns().leading_zeros());
         let width = usize::try_from(bits.div_ceil(8)).unwrap_or(8);

@@ -30,7 +30,7 @@ impl SlidingWindow {
 
     /// See [`super::Algorithm::sliding_window`].
     pub(super) fn new(quota: Allowance, slices: u64) -> Result<SlidingWindow, QuotaError> {
-        quota.check()?;
+        quota.check(Allowance::MAX_IN_WINDOW)?;
         if !SlidingWindow::SLICES.contains(&slices) {
             return Err(QuotaError::Slices);
         }
@@ -58,7 +58,8 @@ impl Kind for SlidingWindow {
     }
 
     fn size(&self) -> usize {
-        self.ring.size()
+        let is_large = self.rpu.max(self.borrow) > Allowance::MAX_RPU;
+        if is_large { self.ring.large_size() } else { self.ring.size() }
     }
 
     fn prepare(&self, cell: &mut [u8], now: Time) -> bool {

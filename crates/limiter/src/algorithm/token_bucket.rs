@@ -181,7 +181,7 @@ pub struct BucketOptions {
 
 /// See [`Algorithm::token_bucket`].
 pub(super) fn build(quota: Allowance, options: BucketOptions) -> Result<Algorithm, QuotaError> {
-    quota.check()?;
+    quota.check(Allowance::MAX_RPU)?;
     let BucketOptions { burst, starts_empty, max_wait, warm_up } = options;
     let least = if warm_up.is_some() { COLD_FACTOR } else { 1 };
     let burst = burst.unwrap_or(quota.rpu.max(least));
@@ -246,7 +246,7 @@ impl TokenBucket {
     /// See [`super::Algorithm::at`]. The burst moves from `rpu` on in proportion to the limit, and
     /// so do the units to borrow.
     pub(super) fn at(&self, quota: Allowance, rpu: u64, least: u64) -> TokenBucket {
-        let moved = |number: u64| in_proportion(number, quota.rpu, rpu);
+        let moved = |number: u64| in_proportion(number, quota.rpu, rpu).min(Allowance::MAX_RPU);
         self.with(quota, moved(self.burst()).max(1).max(least), moved(self.borrowable()))
     }
 

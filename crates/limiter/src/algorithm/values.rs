@@ -15,23 +15,27 @@ use std::fmt;
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Allowance {
-    /// Requests per unit, or units of cost if requests cost more than one unit: 0 to 10⁹.
+    /// Requests per unit, or units of cost if requests cost more than one unit: from 0 to
+    /// [`Allowance::MAX_RPU`], or to [`Allowance::MAX_IN_WINDOW`].
     pub rpu: u64,
     /// The unit of time, from 1 ms to 7 days. Zero if `rpu` is a number of requests in flight.
     pub unit: Span,
 }
 
 impl Allowance {
-    /// The largest `rpu`.
+    /// The largest `rpu` of most algorithms.
     pub const MAX_RPU: u64 = 1_000_000_000;
+    /// The largest `rpu` of `W` and `SW`: the largest whole number of a response header (RFC 9651
+    /// §3.3.1). Twice as many units, with what settling borrows, are exact in Redis.
+    pub const MAX_IN_WINDOW: u64 = 999_999_999_999_999;
     /// The shortest unit.
     pub const MIN_UNIT: Span = Span::from_ms(1);
     /// The longest unit.
     pub const MAX_UNIT: Span = Span::from_secs(7 * 86_400);
 
-    /// The rate of the quota is one that algorithms can have.
-    pub(super) fn check(self) -> Result<(), QuotaError> {
-        match (1..=Allowance::MAX_RPU).contains(&self.rpu) {
+    /// The rate of the quota is one that an algorithm of at most so many units can have.
+    pub(super) fn check(self, most: u64) -> Result<(), QuotaError> {
+        match (1..=most).contains(&self.rpu) {
             false => Err(QuotaError::Rpu),
             // The laws also hold for shorter units than a configuration may have.
             true if !(Span::from_ns(1)..=Allowance::MAX_UNIT).contains(&self.unit) => Err(QuotaError::Unit),
@@ -53,7 +57,8 @@ impl Allowance {
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum QuotaError {
-    /// `rpu` is not from 1 to [`Allowance::MAX_RPU`]; for a sliding log, to 128.
+    /// `rpu` is not from 1 to [`Allowance::MAX_RPU`]; for a window, to
+    /// [`Allowance::MAX_IN_WINDOW`]; for a sliding log, to 128.
     Rpu,
     /// The unit is zero, or longer than [`Allowance::MAX_UNIT`].
     Unit,
@@ -249,10 +254,11 @@ pub(crate) fn borrowed(canonical_form: String, borrow: u64) -> String {
     }
 }
 
-/// What `number` of a quota becomes when `rpu` moves `from` one limit `to` another: 0 to 10⁹.
+/// What `number` of a quota becomes when `rpu` moves `from` one limit `to` another: 0 to
+/// [`Allowance::MAX_IN_WINDOW`].
 pub(crate) fn in_proportion(number: u64, to: u64, from: u64) -> u64 {
     let moved = u128::from(number).saturating_mul(to.into()).checked_div(from.into()).unwrap_or(0);
-    u64::try_from(moved).unwrap_or(u64::MAX).min(Allowance::MAX_RPU)
+    u64::try_from(moved).unwrap_or(u64::MAX).min(Allowance::MAX_IN_WINDOW)
 }
 
 /// The share of `number` for one of so many gateways: at least `least`, the cost of a request, if

@@ -12,16 +12,21 @@
 //! from now counts already; one further ahead means that the clock stepped back, and its usage
 //! counts for the current window.
 
-use super::bytes::{add_one, u32_at, u64_at, write};
+use super::bytes::{u32_at, u64_at, write};
 use super::kind::Kind;
 use super::{Admission, Allowance, Charge, MAX_SKEW, Parameters, QuotaError, Reservation, Verdict};
 use diana_base::time::{Span, Time};
 
-/// The layout of a cell, little-endian: the window `u64`, its used units `u32`, the number of
-/// clamps `u32`.
+/// The layout of a cell, little-endian: the window `u64`, the low 32 bits of its used units, 12
+/// bits of the number of clamps, the high 20 bits of its used units. Earlier builds had 32 bits for
+/// each, and their cells mean the same.
 const SIZE: usize = 16;
 const USED: usize = 8;
-const CLAMPS: usize = 12;
+const LOW: u64 = u32::MAX as u64;
+const CLAMPS: u64 = 0xfff << 32;
+const CLAMPS_BITS: u32 = 12;
+/// More than any quota with what settling may borrow.
+const MOST: u64 = (1 << 52) - 1;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Window {
@@ -39,13 +44,25 @@ impl Window {
 
     /// See [`super::Algorithm::window`].
     pub(super) fn new(quota: Allowance) -> Result<Window, QuotaError> {
-        quota.check()?;
+        quota.check(Allowance::MAX_IN_WINDOW)?;
         Ok(Window { rpu: quota.rpu, unit_ns: quota.unit.as_ns().max(1), borrow: 0 })
     }
 
     /// The used units, possibly of a larger quota.
     fn used(cell: &[u8]) -> u64 {
-        u32_at(cell, USED).into()
+        let bits = u64_at(cell, USED);
+        bits & LOW | (bits >> CLAMPS_BITS) & !LOW
+    }
+
+    fn set_used(cell: &mut [u8], used: u64) {
+        let used = used.min(MOST);
+        let bits = u64_at(cell, USED) & CLAMPS | used & LOW | (used & !LOW) << CLAMPS_BITS;
+        write(cell, USED, bits.to_le_bytes());
+    }
+
+    /// The number of clamps; it wraps.
+    fn clamps(cell: &[u8]) -> u32 {
+        u32_at(cell, USED.saturating_add(4)) & 0xfff
     }
 
     fn at(&self, now: Time) -> u64 {
@@ -98,7 +115,9 @@ impl Kind for Window {
         let is_too_far_ahead = self.is_too_far_ahead(u64_at(cell, 0), now);
         if is_too_far_ahead {
             write(cell, 0, self.at(now).to_le_bytes());
-            add_one(cell, CLAMPS);
+            let bits = u64_at(cell, USED);
+            let clamps = bits.wrapping_add(1 << 32) & CLAMPS;
+            write(cell, USED, (bits & !CLAMPS | clamps).to_le_bytes());
         }
         is_too_far_ahead
     }
@@ -117,7 +136,7 @@ impl Kind for Window {
         let used = used.saturating_add(charged);
         if charged > 0 {
             write(cell, 0, window.to_le_bytes());
-            write(cell, USED, u32::try_from(used).unwrap_or(u32::MAX).to_le_bytes());
+            Self::set_used(cell, used);
         }
         let full_in = if used > 0 { ends_in } else { Span::ZERO };
         Verdict {
@@ -129,7 +148,7 @@ impl Kind for Window {
                 cost: charged,
                 at: now,
                 booked_at: self.begins(window),
-                stamp: (0, u32_at(cell, CLAMPS)),
+                stamp: (0, Self::clamps(cell)),
             },
         }
     }
@@ -138,9 +157,8 @@ impl Kind for Window {
     fn refund(&self, cell: &mut [u8], now: Time, charge: Charge) {
         self.prepare(cell, now);
         let (window, used) = (u64_at(cell, 0), Self::used(cell));
-        if charge.booked_at == self.begins(window) && charge.stamp.1 == u32_at(cell, CLAMPS) {
-            let used = u32::try_from(used.saturating_sub(charge.cost)).unwrap_or(u32::MAX);
-            write(cell, USED, used.to_le_bytes());
+        if charge.booked_at == self.begins(window) && charge.stamp.1 == Self::clamps(cell) {
+            Self::set_used(cell, used.saturating_sub(charge.cost));
         }
     }
 
@@ -164,9 +182,9 @@ impl Kind for Window {
         let cost = cost.min(self.rpu.saturating_add(self.borrow).saturating_sub(used));
         if cost > 0 {
             write(cell, 0, window.to_le_bytes());
-            write(cell, USED, u32::try_from(used.saturating_add(cost)).unwrap_or(u32::MAX).to_le_bytes());
+            Self::set_used(cell, used.saturating_add(cost));
         }
-        Charge { cost, at: now, booked_at: self.begins(window), stamp: (0, u32_at(cell, CLAMPS)) }
+        Charge { cost, at: now, booked_at: self.begins(window), stamp: (0, Self::clamps(cell)) }
     }
 
     fn can_reserve(&self) -> bool {
@@ -177,5 +195,31 @@ impl Kind for Window {
     fn covers(&self, reservation: &Reservation, now: Time) -> bool {
         let window = self.at(reservation.charge.booked_at);
         window >= self.at(now) && !self.is_too_far_ahead(window, now)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_cell_of_an_earlier_build_means_the_same() {
+        let quota = Allowance { rpu: Allowance::MAX_IN_WINDOW, unit: Span::from_secs(86_400) };
+        let (window, now) = (Window::new(quota).unwrap(), Time::from_ns(1_753_000_000_000_000_000));
+        for (used, clamps) in [(0, 0), (7, 4_095), (u32::MAX, 1)] {
+            let mut cell = [0; SIZE];
+            write(&mut cell, 0, window.at(now).to_le_bytes());
+            write(&mut cell, 8, used.to_le_bytes());
+            write(&mut cell, 12, u32::to_le_bytes(clamps));
+            assert_eq!((Window::used(&cell), Window::clamps(&cell)), (used.into(), clamps));
+            // The clock steps back: the usage stays, and charges from before are not refunded.
+            let charge = window.step(&mut cell, now, 1 << 40).charge;
+            let day = 86_400_000_000_000;
+            let back = Time::from_ns(now.as_ns() - 2 * day);
+            assert!(window.prepare(&mut cell, back));
+            window.refund(&mut cell, back, charge);
+            assert_eq!(Window::used(&cell), u64::from(used) + (1 << 40));
+            assert_eq!(Window::clamps(&cell), (clamps + 1) % 4_096);
+        }
     }
 }

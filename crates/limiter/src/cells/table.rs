@@ -84,7 +84,8 @@ pub const ACTORS_OF_A_SET: u64 = 8;
 /// use diana_limiter::time::{Span, Time};
 ///
 /// let store = Memory::new();
-/// let table = Table::new("per-user", vec![StateEntry { identity: 7, size: 8 }], 1_000);
+/// let state = StateEntry { identity: 7, size: 8, keeps_rest: false };
+/// let table = Table::new("per-user", vec![state], 1_000);
 /// let ann = Hasher::new(&[7; 16]).hash(b"ann");
 /// let now = Time::from_ns(1_795_392_000_000_000_000);
 ///

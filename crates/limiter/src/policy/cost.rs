@@ -40,7 +40,7 @@ pub(super) enum PendingUnits {
 /// Where the cost of a request comes from.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum CostSource {
-    /// Every request costs the same: 1 to 10⁹ units.
+    /// Every request costs the same.
     Fixed(u64),
     /// A number in a request header.
     Header {
@@ -55,6 +55,8 @@ pub(crate) enum CostSource {
     RequestBytes {
         /// The declared length, which is charged on arrival.
         length: PartId,
+        /// The largest cost.
+        max: u64,
     },
     /// The length of the response's body in bytes.
     ResponseBytes(Estimate),
@@ -74,7 +76,7 @@ pub(crate) enum CostSource {
 pub struct Estimate {
     /// Units that are charged on arrival: 0 to `max`.
     pub units: u64,
-    /// The largest cost in units, up to 10⁹.
+    /// The largest cost in units, up to [`Allowance::MAX_IN_WINDOW`].
     pub max: u64,
 }
 
@@ -86,20 +88,21 @@ impl Estimate {
 }
 
 /// The units that a request may cost.
-const UNITS: RangeInclusive<u64> = 1..=Allowance::MAX_RPU;
+const UNITS: RangeInclusive<u64> = 1..=Allowance::MAX_IN_WINDOW;
 
 /// The part of its definition that a cost cannot have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CostError {
-    /// The units are not from 1 to 10⁹.
+    /// The units are not from 1 to [`Allowance::MAX_IN_WINDOW`].
     Units,
     /// The name of a header is no token, or the name of another part of the request.
     Header,
-    /// The range is empty, or ends at 0 or above 10⁹.
+    /// The range is empty, or ends at 0 or above [`Allowance::MAX_IN_WINDOW`].
     Range,
     /// The default is not between the least and the largest cost.
     Default,
-    /// The estimate is larger than the largest cost, or that is not from 1 to 10⁹.
+    /// The estimate is larger than the largest cost, or that is not from 1 to
+    /// [`Allowance::MAX_IN_WINDOW`].
     Estimate,
     /// A response whose number cannot be read would cost nothing.
     Free,
@@ -137,7 +140,7 @@ impl From<CostSource> for Cost {
 }
 
 impl Cost {
-    /// Every request costs the same: 1 to 10⁹ units.
+    /// Every request costs the same: 1 to [`Allowance::MAX_IN_WINDOW`] units.
     pub fn units(units: u64) -> Result<Cost, CostError> {
         if UNITS.contains(&units) { Ok(CostSource::Fixed(units).into()) } else { Err(CostError::Units) }
     }
@@ -160,9 +163,10 @@ impl Cost {
         Ok(CostSource::Header { part: parts.intern(part), default, range }.into())
     }
 
-    /// The length of the request's body in bytes. The declared length is charged on arrival.
-    pub fn request_bytes(parts: &mut Parts) -> Cost {
-        CostSource::RequestBytes { length: parts.intern(Part::BodySize) }.into()
+    /// The length of the request's body in bytes, at most `max`. The declared length is charged on
+    /// arrival.
+    pub fn request_bytes(max: u64, parts: &mut Parts) -> Cost {
+        CostSource::RequestBytes { length: parts.intern(Part::BodySize), max }.into()
     }
 
     /// The length of the response's body in bytes.
@@ -216,7 +220,7 @@ impl Cost {
         self.charge.is_some() || !is_known
     }
 
-    /// The charge of `request` on arrival, 0 to 10⁹ units, and what remains to be settled.
+    /// The charge of `request` on arrival, and what remains to be settled.
     pub(crate) fn on_arrival(self: &Arc<Cost>, request: &Request) -> (u64, Option<PendingCost>) {
         let units = match &self.source {
             CostSource::Fixed(units) => PendingUnits::Known(*units),
@@ -224,8 +228,8 @@ impl Cost {
                 let units = number(request, *part);
                 PendingUnits::Known(units.map_or(*default, |units| units.clamp(*range.start(), *range.end())))
             }
-            CostSource::RequestBytes { length } => {
-                PendingUnits::Measured(number(request, *length).unwrap_or(0).min(Allowance::MAX_RPU))
+            CostSource::RequestBytes { length, max } => {
+                PendingUnits::Measured(number(request, *length).unwrap_or(0).min(*max))
             }
             CostSource::ResponseBytes(estimate) | CostSource::Response { estimate, .. } => {
                 PendingUnits::Measured(estimate.units)
@@ -266,7 +270,7 @@ impl Cost {
         }
         Some(match (&self.source, units) {
             (_, PendingUnits::Known(units)) => units,
-            (CostSource::RequestBytes { .. }, _) => usage.request_bytes.min(Allowance::MAX_RPU),
+            (CostSource::RequestBytes { max, .. }, _) => usage.request_bytes.min(*max),
             (CostSource::ResponseBytes(estimate), _) => usage.response_bytes.min(estimate.max),
             (CostSource::Response { measure, default, estimate }, _) => {
                 let at = measures.values.iter().position(|value| value == measure)?;

@@ -7,6 +7,7 @@
 use super::Policy;
 use super::group::{GroupState, RuleGroup};
 use super::place::StateKind;
+use super::quota::Quota;
 use super::rule::{Role, Rule};
 use crate::cells::table::{Hasher, StateEntry, Table};
 use diana_base::prng::mix;
@@ -82,6 +83,7 @@ impl RuleGroup {
         for (identity, at) in placed {
             let Some(place) = self.places.get_mut(at) else { continue };
             (*place, size) = place.moved(size);
+            let keeps_rest = rules.get(at).is_some_and(|rule| rule.quotas.all().any(Quota::keeps_rest));
             for (part, size) in place.parts() {
                 let of_part = match part {
                     StateKind::Count => 0,
@@ -89,7 +91,8 @@ impl RuleGroup {
                     StateKind::Penalty => 2,
                     StateKind::Limit => 3,
                 };
-                entries.push(StateEntry { identity: identity | of_part, size });
+                let keeps_rest = keeps_rest && part == StateKind::Count;
+                entries.push(StateEntry { identity: identity | of_part, size, keeps_rest });
                 self.states.push(GroupState { rule: at, part, size });
             }
         }

@@ -13,7 +13,7 @@ use diana_base::time::{Span, Time};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Headroom {
     /// This many units.
-    Units(u32),
+    Units(u64),
     /// A part of what the quota admits at most, in percent and rounded up.
     Percent(u32),
 }
@@ -53,7 +53,9 @@ pub struct Quota {
     algorithm: Algorithm,
     rpu: u64,
     unit: Span,
-    headroom: Headroom,
+    /// In units, or in percent if `has_part`.
+    headroom: u64,
+    has_part: bool,
     penalty: Option<Penalty>,
     lease: u32,
     /// Whether requests may bring their own `rpu`.
@@ -70,7 +72,8 @@ impl Quota {
         algorithm: Algorithm::RefuseAll,
         rpu: 0,
         unit: algorithm::Allowance::MIN_UNIT,
-        headroom: Headroom::Units(0),
+        headroom: 0,
+        has_part: false,
         penalty: None,
         lease: 0,
         varies: false,
@@ -117,7 +120,7 @@ impl Quota {
     /// A quota without a penalty, without a lease and without headroom.
     #[must_use]
     pub fn new(algorithm::Allowance { rpu, unit }: algorithm::Allowance, algorithm: Algorithm) -> Quota {
-        Quota { algorithm, rpu, unit, headroom: Headroom::default(), penalty: None, lease: 0, varies: false }
+        Quota { algorithm, rpu, unit, ..Quota::NOTHING }
     }
 
     /// The same quota with this penalty, which is part of the meaning, not of the form.
@@ -135,7 +138,11 @@ impl Quota {
     /// The same quota, of which other requests leave a part for those of high priority.
     #[must_use]
     pub fn with_headroom(self, headroom: Headroom) -> Quota {
-        Quota { headroom, ..self }
+        let (headroom, has_part) = match headroom {
+            Headroom::Units(units) => (units, false),
+            Headroom::Percent(percent) => (percent.into(), true),
+        };
+        Quota { headroom, has_part, ..self }
     }
 
     /// The same quota, of which one lease of a global rule holds at most so many units for one
@@ -181,7 +188,7 @@ impl Quota {
             return self;
         }
         let units = headroom.min(self.algorithm.at_rest(0).remaining.saturating_sub(least.max(1)));
-        self.with_headroom(Headroom::Units(u32::try_from(units).unwrap_or(u32::MAX)))
+        self.with_headroom(Headroom::Units(units))
     }
 
     /// The quota at another limit: burst and queue move in proportion. At least a request of
@@ -200,10 +207,7 @@ impl Quota {
         let quota = algorithm::Allowance { rpu: part(self.rpu, of, least), unit: self.unit };
         let algorithm = self.algorithm.share(quota, of, least);
         let share = Quota { algorithm, rpu: quota.rpu, ..self };
-        let headroom = match self.headroom {
-            Headroom::Units(units) => u64::from(units).div_ceil(of.max(1)),
-            Headroom::Percent(_) => share.headroom(),
-        };
+        let headroom = if self.has_part { share.headroom() } else { self.headroom.div_ceil(of.max(1)) };
         share.with_room(headroom, least)
     }
 
@@ -211,7 +215,7 @@ impl Quota {
     #[must_use]
     pub fn leased(self) -> Quota {
         let algorithm = self.algorithm.leased(self.lease.into(), self.configured());
-        Quota { algorithm, headroom: Headroom::default(), penalty: None, ..self }
+        Quota { algorithm, penalty: None, ..self }.with_headroom(Headroom::default())
     }
 
     /// The same quota for a host that cannot hold requests: see [`Algorithm::without_waiting`].
@@ -255,15 +259,18 @@ impl Quota {
     /// What other requests leave for those of high priority, as the document states it.
     #[must_use]
     pub fn headroom_part(&self) -> Headroom {
-        self.headroom
+        match u32::try_from(self.headroom) {
+            Ok(percent) if self.has_part => Headroom::Percent(percent),
+            _ => Headroom::Units(self.headroom),
+        }
     }
 
     /// The headroom in units; 0: none.
     #[must_use]
     pub fn headroom(&self) -> u64 {
-        match self.headroom {
-            Headroom::Units(units) => units.into(),
-            Headroom::Percent(percent) => self.shown().rpu.saturating_mul(percent.into()).div_ceil(100),
+        match self.has_part {
+            false => self.headroom,
+            true => self.shown().rpu.saturating_mul(self.headroom).div_ceil(100),
         }
     }
 
@@ -284,6 +291,10 @@ impl Quota {
     #[must_use]
     pub fn time_base(&self) -> Option<u64> {
         self.has_state().then(|| Hasher::name(self.algorithm.form().as_bytes()))
+    }
+
+    pub(super) fn keeps_rest(&self) -> bool {
+        self.algorithm.keeps_rest()
     }
 
     /// Whether the quota judges by a state: a quota of 0 refuses all requests without one.
@@ -462,7 +473,10 @@ impl PlacedQuota {
             return Loss::Refuses { opens_in: beyond.more_in, rule: at };
         }
         let most = quota.quota.shown().rpu.max(1);
-        Loss::Part(left.abs_diff(of_new).saturating_mul(WHOLE_QUOTA).checked_div(most).unwrap_or(0))
+        // Large numbers lose their low bits, so that the product fits.
+        let bits = u64::BITS.saturating_sub(most.leading_zeros()).saturating_sub(31);
+        let (lost, most) = (left.abs_diff(of_new) >> bits, most >> bits);
+        Loss::Part(lost.saturating_mul(WHOLE_QUOTA).checked_div(most).unwrap_or(0))
     }
 }
 

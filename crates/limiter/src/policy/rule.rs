@@ -38,8 +38,7 @@ impl RuleId {
 pub struct LimitSource {
     /// The part of the request that shows the number.
     pub actor: NamedActor,
-    /// The highest number, up to [`Allowance::MAX_RPU`](algorithm::Allowance::MAX_RPU). A higher
-    /// one counts as `max`.
+    /// The highest `rpu`, as far as the algorithm can have it. A higher one counts as `max`.
     pub max: u64,
 }
 

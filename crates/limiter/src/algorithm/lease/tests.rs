@@ -54,6 +54,22 @@ fn a_deposit_is_spent_until_it_expires() {
     assert!(admits(&lease, &mut cell, 1_399) && !admits(&lease, &mut cell, 1_399), "all is spent");
 }
 
+#[test]
+fn a_large_quota_shows_all_that_remains_in_the_store() {
+    let shown = Allowance { rpu: 1 << 40, unit: Span::from_secs(60) };
+    let large = Lease::new(Parameters::default(), 3, shown.unit, shown);
+    assert_eq!([lease(3).size(), large.size()], [SIZE, LARGE_SIZE]);
+    for (remaining, shown) in [((1 << 33) + 5, (1 << 33) + 7), (5, 7), (1 << 50, 1 << 40)] {
+        let verdict = Verdict { remaining, ..large.step(&mut [0; LARGE_SIZE], at(0), 0) };
+        let mut cell = [0xff; LARGE_SIZE];
+        cell[..SLOT * 2].fill(0);
+        let lasts = Span::from_ms(400);
+        let fetched = Deposit { amount: 3, piece: 3, generation: 5, since: at(1_000), lasts, verdict };
+        let _ = deposit(&mut cell, at(1_000), &fetched);
+        assert_eq!(large.step(&mut cell, at(1_100), 1).remaining, shown);
+    }
+}
+
 /// A clock that steps back must not extend the lifetime of quota.
 #[test]
 fn quota_from_the_future_is_not_spent() {

@@ -46,6 +46,8 @@ pub struct StateEntry {
     pub identity: u32,
     /// The size of the state in bytes, at most [`MAX_STATE`].
     pub size: usize,
+    /// Whether a writer whose state is smaller leaves what lies behind, or zeroes it.
+    pub keeps_rest: bool,
 }
 
 /// The seconds since 1970 that have passed at this instant.
@@ -178,7 +180,7 @@ fn entries(value: &[u8], states: usize) -> impl Iterator<Item = StateEntry> {
     let (entries, _) = bytes.as_chunks::<ENTRY>();
     entries.iter().map(|[a, b, c, d, size @ ..]| {
         let size = usize::try_from(u32::from_le_bytes(*size)).unwrap_or(usize::MAX);
-        StateEntry { identity: u32::from_le_bytes([*a, *b, *c, *d]), size }
+        StateEntry { identity: u32::from_le_bytes([*a, *b, *c, *d]), size, keeps_rest: false }
     })
 }
 
@@ -201,7 +203,7 @@ impl States {
     fn new(all: Vec<StateEntry>) -> States {
         debug_assert!(all.is_sorted_by(|a, b| a.identity < b.identity), "each identity once, in order");
         let (mut entries, mut cell) = (Vec::new(), 0usize);
-        for StateEntry { identity, size } in &all {
+        for StateEntry { identity, size, .. } in &all {
             debug_assert!(*size <= MAX_STATE, "a state that would be foreign");
             entries.extend_from_slice(&identity.to_le_bytes());
             entries.extend_from_slice(&u32::try_from(*size).unwrap_or(u32::MAX).to_le_bytes());
@@ -292,7 +294,7 @@ impl Layout {
             }
             shape = Shape { states, cell: 0, is_own: false };
             let mut last = None;
-            for StateEntry { identity, size } in entries(value, states) {
+            for StateEntry { identity, size, .. } in entries(value, states) {
                 if Some(identity) <= last || size > MAX_STATE {
                     return None;
                 }
@@ -390,8 +392,10 @@ impl Layout {
                     let place = *at..at.saturating_add(entry.size);
                     let place = shape.cell_mut(value, way).get_mut(place).unwrap_or_default();
                     // The state may have more bytes in another document.
-                    let bytes = state.iter().copied().chain(std::iter::repeat(0));
-                    place.iter_mut().zip(bytes).for_each(|(to, byte)| *to = byte);
+                    if !own.keeps_rest {
+                        place.fill(0);
+                    }
+                    place.iter_mut().zip(state).for_each(|(to, byte)| *to = *byte);
                     *index
                 }
             };

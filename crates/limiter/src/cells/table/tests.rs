@@ -46,7 +46,10 @@ fn key(table: &Table, hash: u64) -> Key {
 }
 
 fn states(states: &[(u32, usize)]) -> Vec<StateEntry> {
-    states.iter().map(|(identity, size)| StateEntry { identity: *identity, size: *size }).collect()
+    states
+        .iter()
+        .map(|(identity, size)| StateEntry { identity: *identity, size: *size, keeps_rest: false })
+        .collect()
 }
 
 fn table(actors: u64) -> Table {

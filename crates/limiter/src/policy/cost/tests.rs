@@ -50,7 +50,7 @@ fn a_cost_that_cannot_be_is_refused() {
     let mut parts = Parts::default();
     for (cost, error) in [
         (Cost::units(0), CostError::Units),
-        (Cost::units(Allowance::MAX_RPU + 1), CostError::Units),
+        (Cost::units(Allowance::MAX_IN_WINDOW + 1), CostError::Units),
         (Cost::header("a b", 1, 1..=9, &mut parts), CostError::Header),
         (Cost::header("host", 1, 1..=9, &mut parts), CostError::Header),
         (Cost::header("x-cost", 1, 0..=0, &mut parts), CostError::Range),
