@@ -25,6 +25,7 @@ mod http_filter;
 pub mod limitador;
 pub mod load;
 pub mod npm;
+pub mod packages;
 pub mod peers;
 mod process;
 pub mod prometheus;

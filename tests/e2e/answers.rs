@@ -234,6 +234,86 @@ fn plain_headers_are_numbers_of_the_tightest_rule() {
 }
 
 #[test]
+fn a_hidden_rule_shows_only_when_to_return() {
+    let rules = json!([
+        {"name": "seen", "actor": "user", "rpu": 100, "unit": "minute"},
+        {"name": "secret", "actor": "user", "rpu": 1, "unit": "hour", "shown": false},
+    ]);
+    let format = "%RESPONSE_CODE% %FILTER_STATE(wasm.diana.rule:PLAIN)%";
+    let gateway = Gateway::start(Config {
+        access_log: Some(format.into()),
+        ..Config::new(json!({"limits": [{"url": "/", "rules": rules}], "headers": "both"}))
+    });
+    let gateway = gateway.unwrap();
+    let grpc = [("content-type", "application/grpc"), ("te", "trailers")];
+    let connect = [("content-type", "application/json"), ("connect-protocol-version", "1")];
+    let mut forms = Vec::new();
+    for (kind, headers, body) in [
+        ("http", &[][..], &b""[..]),
+        ("http", &[], b""),
+        ("grpc", &grpc, MESSAGE),
+        ("connect", &connect, b"{}"),
+    ] {
+        let headers = [&[("x-user-id", "ann")], headers].concat();
+        let response = gateway.request("POST", "/t.S/Call", &headers, body).unwrap();
+        for (name, value) in &response.headers {
+            assert!(!value.contains("secret"), "{name}: {value}");
+        }
+        assert!(!response.text().contains("secret"), "{}", response.text());
+        assert_eq!(response.header("ratelimit-policy"), Some(r#""seen";q=100;w=60"#));
+        if !forms.is_empty() {
+            let wait: u64 = response.header("retry-after").unwrap().parse().unwrap();
+            assert!(wait > 3000, "{wait}");
+        }
+        forms.push((kind, response.status));
+        match kind {
+            "grpc" => {
+                assert_eq!(response.header("grpc-message"), Some("diana_refused"));
+                assert_eq!(response.header("grpc-retry-pushback-ms"), Some("-1"));
+            }
+            "connect" => {
+                let body: Value = serde_json::from_slice(&response.body).unwrap();
+                assert_eq!(body, json!({"code": "resource_exhausted", "message": "diana_refused"}));
+            }
+            _ if response.status == 429 => {
+                let body: Value = serde_json::from_slice(&response.body).unwrap();
+                assert_eq!(body["violated-policies"], json!([]));
+            }
+            _ => {}
+        }
+    }
+    assert_eq!(forms, [("http", 200), ("http", 429), ("grpc", 200), ("connect", 429)]);
+    assert_eq!(gateway.access_log_of(4).unwrap()[1], "429 secret", "the operator sees it");
+}
+
+#[test]
+fn openais_headers_have_requests_and_tokens() {
+    let mut document = limits(json!([
+        {"name": "requests", "actor": "user", "rpu": 60, "unit": "minute"},
+        {"name": "tokens", "actor": "user", "rpu": 1000, "unit": "minute",
+         "cost": {"header": "x-tokens", "max": 1000}},
+        {"name": "bytes", "actor": "user", "rpu": 5000, "unit": "minute", "cost": "request_bytes"},
+    ]));
+    (document["headers"], document["response"]) = (json!(["ietf", "openai"]), json!({"jitter": "0%"}));
+    let gateway = start(document);
+    let get = |tokens: &str| gateway.get("/v1", &[("x-user-id", "ann"), ("x-tokens", tokens)]).unwrap();
+    let passed = get("500");
+    let of = |name: &str| passed.header(&format!("x-ratelimit-{name}"));
+    assert_eq!((passed.status, passed.header("retry-after-ms")), (200, None));
+    assert_eq!([of("limit-requests"), of("remaining-requests")], [Some("60"), Some("59")]);
+    assert_eq!((of("reset-requests"), of("reset-tokens")), (Some("1s"), Some("30s")));
+    assert_eq!([of("limit-tokens"), of("remaining-tokens")], [Some("1000"), Some("500")]);
+    assert!(passed.header("ratelimit-policy").unwrap().contains(r#""bytes";q=5000"#));
+    let refused = get("1000");
+    let ms: u64 = refused.header("retry-after-ms").unwrap().parse().unwrap();
+    assert!((20_000..=30_000).contains(&ms), "{ms}");
+    assert_eq!(refused.header("x-should-retry"), Some("true"));
+    assert_eq!(refused.header("retry-after"), Some(&*ms.div_ceil(1000).to_string()));
+    let other = gateway.get("/v1", &[("x-tokens", "2000")]).unwrap();
+    assert_eq!((other.status, other.header("x-should-retry")), (200, None));
+}
+
+#[test]
 fn a_rule_in_shadow_refuses_nobody() {
     let rules = json!([{"name": "watched", "rpu": 1, "unit": "hour"}]);
     let gateway = start(json!({"mode": "shadow", "limits": [{"url": "/", "rules": rules}]}));

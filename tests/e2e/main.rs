@@ -1,5 +1,6 @@
 //! The filter in a real Envoy. Each test has a gateway of its own. No test waits for time to pass,
-//! but the soak and the one beside Traefik, which forgets idle clients.
+//! but the soak, those with gRPC's clients, which wait as told, and the one beside Traefik, which
+//! forgets idle clients.
 //!
 //! `cargo test --test e2e` builds the filter and finds or fetches an Envoy by itself. `$DIANA_WASM`
 //! and `$ENVOY` name others.
@@ -27,6 +28,7 @@ mod enforce;
 mod exact;
 mod examples;
 mod global;
+mod grpc_clients;
 mod hostile;
 mod inspect;
 mod kept;

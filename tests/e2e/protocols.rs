@@ -58,6 +58,7 @@ fn a_grpc_request_that_ends_with_its_headers_is_refused_as_grpc() {
             let refused = refused.unwrap();
             assert_eq!(form(&refused), GRPC, "{content_type}");
             assert_eq!(refused.header("grpc-message"), Some("diana_refused:none"));
+            assert_eq!(refused.header("grpc-retry-pushback-ms"), Some("-1"));
             assert_eq!(refused.body, b"");
         }
     }

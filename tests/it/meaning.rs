@@ -331,6 +331,7 @@ fn what_a_document_says_around_its_rules_is_in_its_fingerprint() {
         (r#", "name": "a""#, ""),
         (r#", "name": "b""#, ""),
         (r#", "reject_delay": "1s""#, ""),
+        (r#", "shown": false"#, ""),
         ("", r#""response": {"status": 503},"#),
         ("", r#""exclusive": true,"#),
     ];

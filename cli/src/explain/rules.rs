@@ -56,6 +56,8 @@ fn rule(
     let brought = first.filter(|check| check.brings_limit()).map(|check| check.configured());
     let quota = brought.or(other).unwrap_or_else(|| compiled.configured());
     let by = if brought.is_some() { ", by the request" } else { "" };
+    let hidden =
+        if matches!(get(value, "shown"), Some(Value::Bool(false))) { ", hidden from clients" } else { "" };
     let is_global = matches!(get(value, "scope"), Some(Value::Text(scope)) if fold(scope) == "global");
     let is_enforced = first.map_or_else(|| compiled.enforced(), |check| check.is_enforced());
     Some(RuleView {
@@ -64,7 +66,7 @@ fn rule(
         algorithm,
         rpu: quota.rpu,
         unit_s: seconds(quota.unit),
-        quota: shown(quota) + by,
+        quota: shown(quota) + by + hidden,
         is_global,
         is_enforced,
         enforce: compiled.enforce().to_string(),

@@ -110,6 +110,12 @@ impl Span {
         self.0.div_ceil(1_000_000_000)
     }
 
+    /// The span in whole milliseconds, rounded up.
+    #[must_use]
+    pub const fn as_ms_ceil(self) -> u64 {
+        self.0.div_ceil(1_000_000)
+    }
+
     /// This span minus `other`; saturates at zero.
     #[must_use]
     pub const fn minus(self, other: Span) -> Span {

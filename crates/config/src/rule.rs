@@ -64,6 +64,7 @@ pub(super) fn compile(
         Some(node) => node.span(Span::ZERO..=MAX_REJECT_DELAY),
         None => Some(Span::ZERO),
     };
+    let is_hidden = fields.take("shown").and_then(|node| node.flag()) == Some(false);
     let cost_node = fields.take("cost");
     let cost = match &cost_node {
         Some(node) => cost::read(node, kind, scope.parts),
@@ -132,7 +133,7 @@ pub(super) fn compile(
     fields.finish();
     let (missing, own) = missing.unwrap_or((Missing::Ip, None));
     let (name, _) = (name?, headroom?);
-    reader.responses.push((name.clone(), RuleResponses { limit: None, missing: own }));
+    reader.responses.push((name.clone(), RuleResponses { limit: None, missing: own, is_hidden }));
     Some(RuleDraft {
         name,
         is_named,

@@ -28,7 +28,7 @@ mod shards;
 mod usage;
 
 pub(crate) use cost::PendingCost;
-pub use cost::{Cost, CostError, Estimate};
+pub use cost::{Cost, CostError, CountedUnit, Estimate};
 pub(crate) use demand::{Demand, Judgement, Mode, prepare};
 pub use demand::{RuleCheck, RuleResult};
 #[cfg(test)]

@@ -66,10 +66,10 @@ impl ResponseCache {
     ) -> Option<Refusal<'a>> {
         self.quota(options, policy, decision);
         let ResponseCache { shown, headers, bodies } = self;
-        let quota = find(shown, headers).map_or(&[][..], |headers| headers);
+        let quota = find(shown, headers, options.form).map_or(&[][..], |headers| headers);
         let quota = quota.iter().map(|(name, value)| (*name, Cow::from(&**value)));
         options.refusal_with(policy, decision, protocol, entropy, quota, move |problem| {
-            text(bodies, problem, policy, decision).as_bytes().into()
+            text(bodies, problem, policy, decision, options).as_bytes().into()
         })
     }
 
@@ -82,14 +82,14 @@ impl ResponseCache {
     ) -> Option<&QuotaHeaders> {
         let ResponseCache { shown, headers, .. } = self;
         shown.clear();
-        if options.form == Form::Off {
+        if options.form == Form::OFF {
             return None;
         }
-        ShownRule::tightest_first(decision, shown);
+        ShownRule::tightest_first(options, decision, shown);
         if shown.is_empty() {
             return None;
         }
-        if find(shown, headers).is_none() {
+        if find(shown, headers, options.form).is_none() {
             if headers.is_empty() {
                 headers.resize(SLOTS, ShownQuota::default());
             }
@@ -97,15 +97,15 @@ impl ResponseCache {
             slot.shown.clone_from(shown);
             slot.headers = Some(options.fields(policy, shown).into());
         }
-        find(shown, headers)
+        find(shown, headers, options.form)
     }
 }
 
 /// The headers that show what `shown` does.
-fn find<'h>(shown: &[ShownRule], headers: &'h [ShownQuota]) -> Option<&'h QuotaHeaders> {
+fn find<'h>(shown: &[ShownRule], headers: &'h [ShownQuota], form: Form) -> Option<&'h QuotaHeaders> {
     let slot = headers.get(slot(shown))?;
-    let digits = |rules: &'h [ShownRule]| rules.iter().map(ShownRule::digits);
-    let same = slot.shown.len() == shown.len() && digits(&slot.shown).eq(shown.iter().map(ShownRule::digits));
+    let digits = |rule: &ShownRule| rule.digits(form.has(Form::OPENAI));
+    let same = slot.shown.len() == shown.len() && slot.shown.iter().map(digits).eq(shown.iter().map(digits));
     slot.headers.as_ref().filter(|_| same)
 }
 
@@ -118,7 +118,13 @@ fn slot_of(number: u64) -> usize {
 }
 
 /// The text of the problem, built if it is not in its slot.
-fn text<'b>(bodies: &'b mut Vec<Body>, problem: Problem, policy: &Policy, decision: &Decision) -> &'b str {
+fn text<'b>(
+    bodies: &'b mut Vec<Body>,
+    problem: Problem,
+    policy: &Policy,
+    decision: &Decision,
+    options: &ResponseOptions,
+) -> &'b str {
     let first = decision.refusing_rules().next().map_or(0, RuleId::index);
     if bodies.is_empty() {
         bodies.resize(SLOTS, Body::default());
@@ -132,15 +138,15 @@ fn text<'b>(bodies: &'b mut Vec<Body>, problem: Problem, policy: &Policy, decisi
         body.problem = Some(problem);
         body.rules.clear();
         body.rules.extend(decision.refusing_rules());
-        body.text = problem.json(policy, decision.refusing_rules());
+        body.text = problem.json(policy, options.violated(decision));
     }
     &body.text
 }
 
 #[cfg(test)]
 mod tests {
-    use super::super::tests::PROTOCOLS;
     use super::super::tests::made::{RuleState, admit, decision, degraded, penalty, policy, refuse};
+    use super::super::tests::{PROTOCOLS, hiding};
     use super::*;
     use diana_limiter::decide::{Outcome, Reason};
     use proptest::prelude::*;
@@ -153,6 +159,7 @@ mod tests {
             admit(1, 900),
             admit(1, 1000),
             admit(1, 1001),
+            admit(1, 901),
             admit(65, 900),
             admit(u64::from(u16::MAX) + 2, 900),
             admit(9, 0),
@@ -187,11 +194,13 @@ mod tests {
         #[test]
         fn a_cached_response_is_the_one_that_would_be_built(
             decisions in prop::collection::vec((prop::collection::vec(state(), 3), 0u8..12, select(PROTOCOLS.to_vec()), any::<u32>()), 1..200),
-            form in select(vec![Form::Ietf, Form::XRateLimit, Form::Plain, Form::Both, Form::Off]),
+            form in select(vec![Form::IETF, Form::X_RATELIMIT, Form::PLAIN, Form::BOTH, Form::OPENAI, Form::OFF]),
+            hidden in select(vec![None, Some(0), Some(1)]),
             status in select(vec![429, 503, 401]),
         ) {
             let policy = policy(["a", "b", "~c"]);
-            let options = ResponseOptions { status, form, ..ResponseOptions::default() };
+            let rules = hidden.map_or(Vec::new(), |hidden| hiding(hidden, 3));
+            let options = ResponseOptions { status, form, rules, ..ResponseOptions::default() };
             let mut cache = ResponseCache::default();
             for (states, change, protocol, entropy) in decisions {
                 let decision = changed(decision(&policy, &states), change);

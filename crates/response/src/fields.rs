@@ -1,5 +1,5 @@
 //! The rules whose quotas a client sees, and the header fields that show the remaining quota, in
-//! the two forms that clients read.
+//! the forms that clients read.
 //!
 //! | form | source |
 //! | --- | --- |
@@ -9,17 +9,20 @@
 //! | `x-ratelimit-limit: 10, 10;w=1;name="per-ip"` | Envoy's `DRAFT_VERSION_03` (tightest, all) |
 //! | `x-ratelimit-remaining: 0` | of the tightest rule |
 //! | `x-ratelimit-reset: 1` | of the tightest rule, in seconds |
+//! | `x-ratelimit-limit-tokens: 1000` | OpenAI's API: of the tightest rule that counts tokens |
+//! | `x-ratelimit-reset-requests: 6m0s` | OpenAI's API: of the tightest rule that counts requests, until nothing is used |
 //!
 //! Draft 10 is draft-ietf-httpapi-ratelimit-headers-10. Seconds are whole and rounded up: a unit of
 //! 500 ms is a window of one second.
 
+use super::ResponseOptions;
 use super::wait::{PERMIT_WAIT, bound, finite_wait, in_flight};
 use diana_base::format::{decimal, field_string, number};
 use diana_base::sort;
 use diana_base::time::Span;
 use diana_limiter::algorithm::{Admission, Allowance};
 use diana_limiter::decide::{Decision, RuleCheck};
-use diana_limiter::policy::{Policy, RuleId};
+use diana_limiter::policy::{CountedUnit, Policy, RuleId};
 use std::cmp::Reverse;
 
 /// The most rules that the headers show, so that they stay short under any policy.
@@ -39,15 +42,21 @@ pub(super) struct ShownRule {
     pub(super) wait: Option<Span>,
     /// The wait for fields that cannot express "never".
     finite_wait: Span,
+    /// The time until nothing is used, unless more is.
+    full_in: Span,
 }
 
 impl ShownRule {
     /// The rules to show: refusing rules first, the longest wait first; then the others, the least
     /// remaining first. Among those with equal remaining, the slowest to grow comes first. The sort
-    /// is stable. They replace the contents of `limits`.
-    pub(super) fn tightest_first(decision: &Decision, limits: &mut Vec<ShownRule>) {
+    /// is stable. They replace the contents of `limits`. Hidden rules are not among them.
+    pub(super) fn tightest_first(
+        options: &ResponseOptions,
+        decision: &Decision,
+        limits: &mut Vec<ShownRule>,
+    ) {
         limits.clear();
-        let checks = decision.checks.iter().enumerate();
+        let checks = decision.checks.iter().enumerate().filter(|(_, check)| !options.hides(check.rule()));
         limits.extend(checks.filter_map(|(index, check)| ShownRule::of(index, check)));
         sort::sort_by_key(limits, |limit| {
             if limit.refuses {
@@ -69,7 +78,8 @@ impl ShownRule {
         let (rule, quota) = (check.rule(), check.shown());
         let wait = wait.map(|wait| if in_flight(quota) { PERMIT_WAIT } else { bound(check, wait) });
         let finite_wait = bound(check, finite_wait(quota));
-        Some(ShownRule { index, rule, quota, remaining: verdict.remaining, refuses, wait, finite_wait })
+        let (remaining, full_in) = (verdict.remaining, bound(check, verdict.full_in));
+        Some(ShownRule { index, rule, quota, remaining, refuses, wait, finite_wait, full_in })
     }
 
     /// `None` for a quota of requests in flight.
@@ -86,41 +96,127 @@ impl ShownRule {
             (None, false) => 0,
         }
     }
-    /// What the fields show: equal digits make equal fields.
-    pub(super) fn digits(&self) -> impl PartialEq + use<> {
+
+    /// What the fields show, OpenAI's included or not: equal digits make equal fields.
+    pub(super) fn digits(&self, has_openai: bool) -> impl PartialEq + use<> {
         let wait = self.wait.map(Span::as_secs_ceil);
-        (self.rule, self.quota, self.remaining, wait, self.reset_secs())
+        let full_in = has_openai.then(|| (self.full_in.as_secs_ceil(), below_a_second(self.full_in)));
+        (self.rule, self.quota, self.remaining, wait, self.reset_secs(), full_in)
     }
 }
 
+/// The milliseconds of a span that has less than 1000, rounded up; `None` for 0.
+fn below_a_second(span: Span) -> Option<u64> {
+    Some(span.as_ms_ceil()).filter(|ms| (1..1000).contains(ms))
+}
+
+/// The names of a version of draft-ietf-httpapi-ratelimit-headers.
+pub(super) struct Draft {
+    policy: &'static str,
+    quota: &'static str,
+    window: &'static str,
+    in_flight: &'static str,
+    service: &'static str,
+    remaining: &'static str,
+    reset: &'static str,
+}
+
+/// Version 10. Version 11 may call `r` `a`, and `t` `w`
+/// (ietf-wg-httpapi/ratelimit-headers#166).
+pub(super) const DRAFT_10: Draft = Draft {
+    policy: "ratelimit-policy",
+    quota: ";q=",
+    window: ";w=",
+    in_flight: r#";qu="concurrent-requests""#,
+    service: "ratelimit",
+    remaining: ";r=",
+    reset: ";t=",
+};
+
 /// `RateLimit-Policy` and `RateLimit`, lists of items (RFC 9651 §3.1) in the same order; empty
-/// without a rule to show. `RateLimit` omits `t` if no time brings more or the time is unknown.
-pub(super) fn ietf(all: &Policy, limits: &[ShownRule]) -> Vec<(&'static str, String)> {
+/// without a rule to show. `RateLimit` omits the reset if no time brings more or the time is
+/// unknown.
+pub(super) fn ietf(draft: &Draft, all: &Policy, limits: &[ShownRule]) -> Vec<(&'static str, String)> {
     if limits.is_empty() {
         return Vec::new();
     }
     let policy = list(limits, |list, limit| {
         field_string(list, all.rule_name(limit.rule));
-        list.push_str(";q=");
+        list.push_str(draft.quota);
         number(list, integer(limit.quota.rpu));
         match limit.window_secs() {
             Some(window) => {
-                list.push_str(";w=");
+                list.push_str(draft.window);
                 number(list, window);
             }
-            None => list.push_str(r#";qu="concurrent-requests""#),
+            None => list.push_str(draft.in_flight),
         }
     });
     let service = list(limits, |list, limit| {
         field_string(list, all.rule_name(limit.rule));
-        list.push_str(";r=");
+        list.push_str(draft.remaining);
         number(list, integer(limit.remaining));
         if let Some(wait) = limit.wait.filter(|_| !in_flight(limit.quota)) {
-            list.push_str(";t=");
+            list.push_str(draft.reset);
             number(list, wait.as_secs_ceil());
         }
     });
-    vec![("ratelimit-policy", policy), ("ratelimit", service)]
+    vec![(draft.policy, policy), (draft.service, service)]
+}
+
+/// The units of OpenAI's fields, and the names: limit, remaining, reset.
+const OPENAI: [(CountedUnit, [&str; 3]); 2] = [
+    (
+        CountedUnit::Requests,
+        ["x-ratelimit-limit-requests", "x-ratelimit-remaining-requests", "x-ratelimit-reset-requests"],
+    ),
+    (
+        CountedUnit::Numbers,
+        ["x-ratelimit-limit-tokens", "x-ratelimit-remaining-tokens", "x-ratelimit-reset-tokens"],
+    ),
+];
+
+/// Whether this is the name of a field of OpenAI's.
+pub(super) fn is_openai(name: &str) -> bool {
+    OPENAI.iter().any(|(_, names)| names.contains(&name))
+}
+
+/// OpenAI's fields: of each unit, those of the tightest rule. The reset is the time until nothing is
+/// used. Rules that count bytes or requests in flight are in none.
+pub(super) fn openai(policy: &Policy, limits: &[ShownRule]) -> Vec<(&'static str, String)> {
+    let mut fields = Vec::new();
+    for (unit, [rpu, remaining, reset]) in &OPENAI {
+        let counts = |limit: &&ShownRule| {
+            !in_flight(limit.quota)
+                && policy.rule(limit.rule).is_some_and(|rule| rule.counted_unit() == *unit)
+        };
+        if let Some(limit) = limits.iter().find(counts) {
+            fields.push((*rpu, decimal(limit.quota.rpu)));
+            fields.push((*remaining, decimal(limit.remaining)));
+            fields.push((*reset, go_duration(limit.full_in)));
+        }
+    }
+    fields
+}
+
+/// A span as Go prints durations: `20ms`, `1s`, `6m0s`, `1h0m0s`. Rounded up, from one second on to
+/// whole seconds.
+fn go_duration(span: Span) -> String {
+    if let Some(ms) = below_a_second(span) {
+        return decimal(ms) + "ms";
+    }
+    let seconds = span.as_secs_ceil();
+    let mut text = String::new();
+    if seconds >= 3600 {
+        number(&mut text, seconds / 3600);
+        text.push('h');
+    }
+    if seconds >= 60 {
+        number(&mut text, seconds / 60 % 60);
+        text.push('m');
+    }
+    number(&mut text, seconds % 60);
+    text + "s"
 }
 
 /// `x-ratelimit-limit`, `-remaining` and `-reset`; empty without a rule to show. If `lists`, the
@@ -175,11 +271,11 @@ mod tests {
     /// The rules to show.
     fn shown(policy: &Policy, states: &[RuleState]) -> Vec<ShownRule> {
         let mut limits = Vec::new();
-        ShownRule::tightest_first(&decision(policy, states), &mut limits);
+        ShownRule::tightest_first(&ResponseOptions::default(), &decision(policy, states), &mut limits);
         limits
     }
 
-    /// Header fields in one of the two forms.
+    /// Header fields in one of the forms.
     type ShowFields = fn(&Policy, &[ShownRule]) -> Vec<(&'static str, String)>;
 
     fn show(form: ShowFields, names: &[&str], states: &[RuleState]) -> Vec<(&'static str, String)> {
@@ -189,7 +285,7 @@ mod tests {
 
     /// The names of the rules shown, in order.
     fn order(names: &[&str], states: &[RuleState]) -> Vec<String> {
-        let shown = show(ietf, names, states);
+        let shown = show(draft_10, names, states);
         let names = |value: &str| items(value).unwrap().into_iter().map(|(name, _)| name).collect::<Vec<_>>();
         let [(_, policies), (_, limits)] = &shown[..] else {
             assert!(shown.is_empty());
@@ -197,6 +293,10 @@ mod tests {
         };
         assert_eq!(names(policies), names(limits));
         names(limits)
+    }
+
+    fn draft_10(policy: &Policy, limits: &[ShownRule]) -> Vec<(&'static str, String)> {
+        ietf(&DRAFT_10, policy, limits)
     }
 
     fn listed(policy: &Policy, limits: &[ShownRule]) -> Vec<(&'static str, String)> {
@@ -211,6 +311,81 @@ mod tests {
         assert_eq!(shown[..2], [("x-ratelimit-limit", "5".into()), ("x-ratelimit-remaining", "3".into())]);
     }
 
+    /// Parameters as ietf-wg-httpapi/ratelimit-headers#166 proposes them.
+    const DRAFT_11: Draft = Draft { remaining: ";a=", reset: ";w=", ..DRAFT_10 };
+
+    #[test]
+    fn another_draft_has_other_names() {
+        let draft_11 = |policy: &Policy, limits: &[ShownRule]| ietf(&DRAFT_11, policy, limits);
+        let shown = show(draft_11, &["a"], &[(10, 1000, admit(9, 100))]);
+        let expected = [("ratelimit-policy", r#""a";q=10;w=1"#), ("ratelimit", r#""a";a=9;w=1"#)];
+        assert_eq!(shown, expected.map(|(name, value)| (name, value.to_owned())));
+    }
+
+    #[test]
+    fn openai_has_requests_and_tokens_apart() {
+        use diana_limiter::policy::{Cost, Draft, Estimate, LimitDraft, Measure, Quota, RuleDraft};
+        use diana_limiter::request::Parts;
+        let mut parts = Parts::default();
+        let estimate = || Estimate { units: 1, max: 100 };
+        let number = Cost::response(Measure::Json("/usage".into()), None, estimate()).unwrap();
+        let bytes = [Cost::request_bytes(&mut parts), Cost::response_bytes(estimate()).unwrap()];
+        let header = Cost::header("x-cost", 1, 1..=9, &mut parts).unwrap();
+        let costs = [Cost::default(), Cost::units(5).unwrap(), number, header].into_iter().chain(bytes);
+        let rule = |(index, cost): (usize, Cost)| RuleDraft {
+            cost,
+            ..RuleDraft::new(&index.to_string(), Vec::new(), Quota::NOTHING)
+        };
+        let limit = LimitDraft::new("/".parse().unwrap(), costs.enumerate().map(rule).collect());
+        let policy = Draft { limits: vec![limit], parts, ..Draft::default() }.build();
+        let of = |states: &[RuleState]| {
+            let shown = openai(&policy, &shown(&policy, states)).into_iter();
+            shown
+                .map(|(name, value)| format!("{} {value}", name.strip_prefix("x-ratelimit-").unwrap()))
+                .collect::<Vec<_>>()
+                .join(", ")
+        };
+        let rest = || admit(500, 0);
+        assert_eq!(
+            of(&[(100, 60_000, admit(7, 360_000)), (90, 1000, admit(8, 20)), (50, 1000, admit(9, 1000))]),
+            "limit-requests 100, remaining-requests 7, reset-requests 6m0s, \
+             limit-tokens 50, remaining-tokens 9, reset-tokens 1s"
+        );
+        // Bytes and permits are neither, and what a number in the request says are no requests.
+        assert_eq!(
+            of(&[
+                (8, 0, admit(0, 9)),
+                (90, 1000, rest()),
+                (50, 1000, rest()),
+                (40, 1000, admit(3, 1)),
+                (1, 1, admit(0, 1)),
+                (1, 1, refuse(9))
+            ]),
+            "limit-requests 90, remaining-requests 500, reset-requests 0s, \
+             limit-tokens 40, remaining-tokens 3, reset-tokens 1ms"
+        );
+        assert_eq!(of(&[(8, 0, admit(0, 9))]), "");
+    }
+
+    #[test]
+    fn a_span_is_printed_as_go_does() {
+        for (ns, expected) in [
+            (0, "0s"),
+            (1, "1ms"),
+            (19_000_001, "20ms"),
+            (999_000_000, "999ms"),
+            (999_000_001, "1s"),
+            (1_000_000_001, "2s"),
+            (59_000_000_001, "1m0s"),
+            (360_000_000_000, "6m0s"),
+            (3_599_000_000_000, "59m59s"),
+            (3_600_000_000_000, "1h0m0s"),
+            (90_061_000_000_000, "25h1m1s"),
+        ] {
+            assert_eq!(go_duration(Span::from_ns(ns)), expected);
+        }
+    }
+
     #[test]
     fn both_forms_say_the_same() {
         for (state, policies, limits, remaining, reset) in [
@@ -223,7 +398,7 @@ mod tests {
         ] {
             let expected =
                 [("ratelimit-policy", format!("\"a\";{policies}")), ("ratelimit", format!("\"a\";{limits}"))];
-            assert_eq!(show(ietf, &["a"], &[state]), expected);
+            assert_eq!(show(draft_10, &["a"], &[state]), expected);
             let (quota, window) = (state.0, policies.split_once('w').unwrap().1);
             let expected = [
                 ("x-ratelimit-limit", format!("{quota}, {quota};w{window};name=\"a\"")),
@@ -248,7 +423,7 @@ mod tests {
                 ("ratelimit-policy", format!(r#""x";q={};qu="concurrent-requests""#, state.0)),
                 ("ratelimit", format!(r#""x";{limits}"#)),
             ];
-            assert_eq!(show(ietf, &["x"], &[state]), expected);
+            assert_eq!(show(draft_10, &["x"], &[state]), expected);
             let expected = [
                 ("x-ratelimit-limit", format!(r#"{0}, {0};name="x""#, state.0)),
                 ("x-ratelimit-remaining", limits[2..].into()),
@@ -268,7 +443,7 @@ mod tests {
         };
         let states = [(10, 1000, admit(9, 100)), (10, 1000, delayed(3)), (10, 1000, refuse(500))];
         assert_eq!(
-            show(ietf, &["tb", "lb", "w"], &states)[1].1,
+            show(draft_10, &["tb", "lb", "w"], &states)[1].1,
             r#""w";r=0;t=1, "lb";r=3;t=1, "tb";r=9;t=1"#
         );
     }
@@ -277,7 +452,7 @@ mod tests {
     fn quotas_of_both_kinds_are_shown_together() {
         let states = [(8, 0, refuse(60_000)), (10, 1000, refuse(1500)), (5, 60_000, admit(4, 12_000))];
         assert_eq!(
-            show(ietf, &["c", "tb", "w"], &states),
+            show(draft_10, &["c", "tb", "w"], &states),
             [
                 (
                     "ratelimit-policy",
@@ -369,7 +544,7 @@ mod tests {
         ) {
             let policy = policy(rules.iter().map(|(name, ..)| name));
             let states: Vec<RuleState> = rules.iter().map(|&(_, n, unit, ms)| (n, unit, admit(n, ms))).collect();
-            let shown = ietf(&policy, &shown(&policy, &states));
+            let shown = draft_10(&policy, &shown(&policy, &states));
             let shown: Vec<_> = shown.iter().map(|(_, value)| items(value)).collect();
             let [Some(policies), Some(limits)] = &shown[..] else {
                 return Err(TestCaseError::fail(format!("{shown:?}")));

@@ -22,7 +22,7 @@ pub use cache::{QuotaHeaders, ResponseCache};
 pub use json::json_string;
 pub use options::{ResponseOptions, ResponseOverride, RuleResponses, header_name, own_headers, percent_of};
 
-use diana_base::format;
+use diana_base::format::decimal;
 use diana_base::map::KeyMap;
 use diana_limiter::decide::{Decision, Outcome, Reason};
 use diana_limiter::policy::{Policy, RuleId};
@@ -66,7 +66,7 @@ impl ResponseOptions {
     ) -> Option<Refusal<'_>> {
         let headers = self.headers(policy, decision).into_iter();
         let headers = headers.map(|(name, value)| (name, value.into()));
-        let body = |problem: Problem| problem.json(policy, decision.refusing_rules()).into_bytes().into();
+        let body = |problem: Problem| problem.json(policy, self.violated(decision)).into_bytes().into();
         self.refusal_with(policy, decision, protocol, entropy, headers, body)
     }
 
@@ -85,16 +85,21 @@ impl ResponseOptions {
             return None;
         };
         let (status, grpc_status) = statuses(reason, self.status(reason));
-        let mut headers: Vec<(&str, Cow<str>)> = Vec::with_capacity(self.headers.len().saturating_add(8));
-        let seconds = wait::retry_after(reason, decision);
-        let seconds = seconds.map(|seconds| wait::spread(seconds, self.jitter_percent, entropy));
-        headers.extend(seconds.map(|seconds| ("retry-after", format::decimal(seconds).into())));
+        let mut headers: Headers = Vec::with_capacity(self.headers.len().saturating_add(8));
+        let wait = wait::retry_after(reason, decision);
+        let spread = |wait| wait::spread(wait, self.jitter_percent, entropy);
+        let seconds = wait.map(|wait| spread(wait.as_secs_ceil()));
+        headers.extend(seconds.map(|seconds| ("retry-after", decimal(seconds).into())));
         headers.extend(quota);
         let details = details(reason, policy);
-        let (content_type, body) = match (protocol::error(protocol, grpc_status, &details), &self.body) {
+        let is_hidden = self.hides_reason(reason);
+        // Clients see the reason without the rule.
+        let message = details.split(':').next().filter(|_| is_hidden).unwrap_or(&details);
+        let (content_type, body) = match (protocol::error(protocol, grpc_status, message), &self.body) {
             (Some((content_type, body)), _) => (Some(content_type), body.into()),
             (None, Body::Problem) => {
-                (Some(problem::CONTENT_TYPE), problem(Problem::of(status, reason, decision)))
+                let problem = problem(Problem::of(status, reason, decision, is_hidden));
+                (Some(problem::CONTENT_TYPE), problem)
             }
             // An empty body has no type.
             (None, Body::Text { content_type, text }) => {
@@ -103,43 +108,50 @@ impl ResponseOptions {
         };
         headers.extend(content_type.map(|content_type| ("content-type", content_type.into())));
         if matches!(protocol, Protocol::Grpc | Protocol::GrpcWeb) {
-            headers.push(("grpc-status", format::decimal(grpc_status.into()).into()));
-            headers.push(("grpc-message", protocol::percent_encoded(&details).into()));
+            headers.push(("grpc-status", decimal(grpc_status.into()).into()));
+            headers.push(("grpc-message", protocol::percent_encoded(message).into()));
         }
         let status = protocol::status(protocol, status);
         self.own_headers(reason, status, &mut headers);
+        if protocol == Protocol::Grpc || self.form.has(Form::OPENAI) {
+            let ms = wait.map(|wait| spread(wait.as_ms_ceil()));
+            self.retry_headers(ms, protocol, &mut headers);
+        }
         Some(Refusal { status, headers, body, grpc_status: Some(grpc_status), details })
     }
 
     /// Whether [`ResponseOptions::headers`] returns any header.
     #[must_use]
     pub fn has_headers(&self) -> bool {
-        self.form != Form::Off
+        self.form != Form::OFF
     }
 
     /// The headers that show the remaining quota, for the response to any request.
     ///
     /// They show the enforced rules that counted the request, the tightest first, at most
-    /// 16. Rules in shadow and rules whose store failed are left out. A client on the
+    /// 16. Rules in shadow, hidden rules and rules whose store failed are left out. A client on the
     /// allow or deny list gets no such headers, because no rule counts the request.
     #[must_use]
     pub fn headers(&self, policy: &Policy, decision: &Decision) -> Vec<(&'static str, String)> {
-        if self.form == Form::Off {
+        if self.form == Form::OFF {
             return Vec::new();
         }
         let mut limits = Vec::new();
-        ShownRule::tightest_first(decision, &mut limits);
+        ShownRule::tightest_first(self, decision, &mut limits);
         self.fields(policy, &limits)
     }
 
     /// The headers that show the quotas of these rules.
     fn fields(&self, policy: &Policy, limits: &[ShownRule]) -> Vec<(&'static str, String)> {
         let mut headers = Vec::new();
-        if matches!(self.form, Form::Ietf | Form::Both) {
-            headers.extend(fields::ietf(policy, limits));
+        if self.form.has(Form::IETF) {
+            headers.extend(fields::ietf(&fields::DRAFT_10, policy, limits));
         }
-        if matches!(self.form, Form::XRateLimit | Form::Plain | Form::Both) {
-            headers.extend(fields::x_ratelimit(policy, limits, self.form != Form::Plain));
+        if self.form.has(Form::X_RATELIMIT) || self.form.has(Form::PLAIN) {
+            headers.extend(fields::x_ratelimit(policy, limits, self.form.has(Form::X_RATELIMIT)));
+        }
+        if self.form.has(Form::OPENAI) {
+            headers.extend(fields::openai(policy, limits));
         }
         headers
     }
@@ -155,6 +167,24 @@ impl ResponseOptions {
             let own = |name: &str| by_name.get(name.as_bytes()).cloned().unwrap_or_default();
             self.rules = policy.rules().map(|(_, rule)| own(rule.name())).collect();
         }
+    }
+
+    /// Whether clients see nothing of the rule but its refusals.
+    fn hides(&self, rule: RuleId) -> bool {
+        self.rules.get(rule.index()).is_some_and(|own| own.is_hidden)
+    }
+
+    /// Whether the rule that refuses is hidden.
+    fn hides_reason(&self, reason: Reason) -> bool {
+        match reason {
+            Reason::Rule(rule) | Reason::NoActor(rule) | Reason::Unavailable(rule) => self.hides(rule),
+            Reason::Denied => false,
+        }
+    }
+
+    /// The refusing rules that a client sees.
+    fn violated(&self, decision: &Decision) -> impl Iterator<Item = RuleId> {
+        decision.refusing_rules().filter(|rule| !self.hides(*rule))
     }
 
     /// The responses that override the document's for this reason, the most specific first.
@@ -175,21 +205,53 @@ impl ResponseOptions {
         overrides.filter_map(|own| own.status).next().unwrap_or(self.status)
     }
 
+    /// Adds what clients obey that retry by themselves: gRPC's (gRFC A6) and OpenAI's. They wait
+    /// within the call of their application, so a long wait is no retry. A configured header wins.
+    fn retry_headers(&self, ms: Option<u64>, protocol: Protocol, headers: &mut Headers) {
+        let within = |longest: u64| ms.filter(|ms| *ms <= longest);
+        if protocol == Protocol::Grpc {
+            let pushback = within(LONGEST_GRPC_MS).map_or("-1".into(), |ms| decimal(ms).into());
+            add(headers, "grpc-retry-pushback-ms", pushback);
+        }
+        if self.form.has(Form::OPENAI) {
+            if let Some(ms) = ms {
+                add(headers, "retry-after-ms", decimal(ms).into());
+            }
+            let retries = if within(LONGEST_OPENAI_MS).is_some() { "true" } else { "false" };
+            add(headers, "x-should-retry", retries.into());
+        }
+    }
+
     /// Adds the configured headers, each name once, and the challenge that a 401 must have (RFC
     /// 9110 §15.5.2).
-    fn own_headers<'a>(&'a self, reason: Reason, status: u32, headers: &mut Vec<(&'a str, Cow<'a, str>)>) {
+    fn own_headers<'a>(&'a self, reason: Reason, status: u32, headers: &mut Headers<'a>) {
         const CHALLENGE: (&str, &str) = ("www-authenticate", "Bearer");
         let overrides = self.overrides(reason).into_iter().flatten();
         let all = overrides.map(|own| &own.headers).chain([&self.headers]).flatten();
         let all = all.map(|(name, value)| (&**name, &**value));
         // Other headers have other names: see `own_headers::reserved`.
         for (name, value) in all.chain((status == 401).then_some(CHALLENGE)) {
-            if !headers.iter().any(|(known, _)| *known == name) {
-                headers.push((name, value.into()));
-            }
+            add(headers, name, value.into());
         }
     }
 }
+
+/// Names and values.
+type Headers<'a> = Vec<(&'a str, Cow<'a, str>)>;
+
+/// Adds a header unless there is one of this name.
+fn add<'a>(headers: &mut Headers<'a>, name: &'a str, value: Cow<'a, str>) {
+    if !headers.iter().any(|(known, _)| *known == name) {
+        headers.push((name, value));
+    }
+}
+
+/// A longer wait stops the retries of gRPC's clients.
+const LONGEST_GRPC_MS: u64 = 30_000;
+
+/// A longer wait stops the retries of OpenAI's clients. Older ones wait at most a minute, and retry
+/// earlier than a longer `Retry-After`.
+const LONGEST_OPENAI_MS: u64 = 60_000;
 
 /// `RESOURCE_EXHAUSTED`, the gRPC status of a refusal (gRPC's `doc/statuscodes.md`).
 const RESOURCE_EXHAUSTED: u32 = 8;

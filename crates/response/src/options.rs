@@ -2,6 +2,7 @@
 //! configuration. The responses that override them: `response` of a limit, of `deny` and of a
 //! rule's `missing`.
 
+use super::fields::is_openai;
 use diana_document::{Node, Value, quoted};
 use diana_limiter::cells::table::Hasher;
 use diana_limiter::policy::{Policy, Rule};
@@ -44,21 +45,41 @@ pub(super) enum Body {
     Text { content_type: Box<str>, text: Box<str> },
 }
 
-/// The headers that show the remaining quota, see `fields`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(super) enum Form {
-    Ietf,
-    XRateLimit,
-    /// The same for clients that take the limit for a number.
-    Plain,
-    Both,
-    Off,
+/// A set of forms of the headers that show the remaining quota, see `fields`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Form(u8);
+
+impl Form {
+    pub(super) const OFF: Form = Form(0);
+    pub(super) const IETF: Form = Form(1);
+    pub(super) const X_RATELIMIT: Form = Form(2);
+    pub(super) const BOTH: Form = Form(Form::IETF.0 | Form::X_RATELIMIT.0);
+    /// The same as `X_RATELIMIT` for clients that take the limit for a number.
+    pub(super) const PLAIN: Form = Form(4);
+    pub(super) const OPENAI: Form = Form(8);
+
+    /// A number of the set that all versions know, for hashes.
+    fn number(self) -> isize {
+        match self {
+            Form::IETF => 0,
+            Form::X_RATELIMIT => 1,
+            Form::PLAIN => 2,
+            Form::BOTH => 3,
+            Form::OFF => 4,
+            Form(bits) => bits.into(),
+        }
+    }
+
+    /// Whether a form is in both sets.
+    pub(super) fn has(self, other: Form) -> bool {
+        self.0 & other.0 != 0
+    }
 }
 
 /// The options if `response` and `headers` are absent.
 impl Default for ResponseOptions {
     fn default() -> ResponseOptions {
-        let (body, headers, form) = (Body::Problem, Vec::new(), Form::Ietf);
+        let (body, headers, form) = (Body::Problem, Vec::new(), Form::IETF);
         ResponseOptions {
             status: 429,
             body,
@@ -82,16 +103,18 @@ impl ResponseOptions {
     pub fn canonical_hash(&self, policy: &Policy) -> u64 {
         let ResponseOptions { status, body, headers, jitter_percent, form, rules, deny } = self;
         let hash = |response: Option<&ResponseOverride>| response.map(ResponseOverride::canonical_hash);
-        let each = |((_, rule), RuleResponses { limit, missing }): ((_, &Rule), &RuleResponses)| {
+        let each = |((_, rule), own): ((_, &Rule), &RuleResponses)| {
+            let RuleResponses { limit, missing, is_hidden } = own;
             let own = (hash(limit.as_deref()), hash(missing.as_ref()));
-            (own != (None, None)).then_some((rule.fingerprint(), own))
+            let fingerprint = rule.fingerprint().wrapping_add(u64::from(*is_hidden));
+            (own != (None, None) || *is_hidden).then_some((fingerprint, own))
         };
         debug_assert!(
             rules.is_empty() || rules.len() == policy.rules().count(),
             "the responses of another policy"
         );
         let rules = Hasher::of_all(policy.rules().zip(rules).filter_map(each));
-        let options = (status, body, Hasher::of_all(headers), jitter_percent, form);
+        let options = (status, body, Hasher::of_all(headers), jitter_percent, form.number());
         Hasher::of(&(options, rules, hash(deny.as_ref())))
     }
 
@@ -123,19 +146,37 @@ impl ResponseOptions {
     }
 }
 
+/// The names of the forms. Those that are sets of others come last and are in no list.
+const FORMS: &[(&str, Form)] = &[
+    ("ietf", Form::IETF),
+    ("x-ratelimit", Form::X_RATELIMIT),
+    ("x-ratelimit-plain", Form::PLAIN),
+    ("openai", Form::OPENAI),
+    ("both", Form::BOTH),
+    ("off", Form::OFF),
+];
+
+/// The name of a form, or a list of names.
 fn form(node: &Node) -> Option<Form> {
-    // An unquoted `off` is `false` in YAML 1.1, which Envoy reads.
-    if let Value::Bool(false) = node.value() {
-        return Some(Form::Off);
+    let choices = match node.value() {
+        // An unquoted `off` is `false` in YAML 1.1, which Envoy reads.
+        Value::Bool(false) => return Some(Form::OFF),
+        Value::List(_) => FORMS.split_at(4).0,
+        _ => FORMS,
+    };
+    let mut all = Form::OFF;
+    for item in node.one_or_many() {
+        all.0 |= item.choice("form of headers", choices)?.0;
     }
-    let choices = [
-        ("ietf", Form::Ietf),
-        ("x-ratelimit", Form::XRateLimit),
-        ("x-ratelimit-plain", Form::Plain),
-        ("both", Form::Both),
-        ("off", Form::Off),
-    ];
-    node.choice("form of headers", &choices)
+    let why = match all {
+        _ if all.has(Form::X_RATELIMIT) && all.has(Form::PLAIN) => {
+            "`x-ratelimit` and `x-ratelimit-plain` set the same headers, expected one of them"
+        }
+        Form::OFF if matches!(node.value(), Value::List(_)) => "no form of headers is listed",
+        _ => return Some(all),
+    };
+    node.fail(why);
+    None
 }
 
 fn body(body: Option<Node>, content_type: Option<Node>) -> Option<Body> {
@@ -201,6 +242,8 @@ pub struct RuleResponses {
     pub limit: Option<Arc<ResponseOverride>>,
     /// The response to a request without the actor.
     pub missing: Option<ResponseOverride>,
+    /// Whether clients see nothing of the rule but its refusals.
+    pub is_hidden: bool,
 }
 
 impl ResponseOverride {
@@ -253,7 +296,8 @@ pub(super) fn reserved(name: &str) -> Option<&'static str> {
         | "ratelimit-policy"
         | "x-ratelimit-limit"
         | "x-ratelimit-remaining"
-        | "x-ratelimit-reset" => "it is set by `headers` at the top",
+        | "x-ratelimit-reset" => OF_HEADERS,
+        _ if is_openai(name) => OF_HEADERS,
         "grpc-status" | "grpc-message" => "it is set when the client speaks gRPC",
         // Headers of message framing, of the connection (RFC 9113 §8.2.2), or of the responding
         // server.
@@ -262,6 +306,8 @@ pub(super) fn reserved(name: &str) -> Option<&'static str> {
         _ => return None,
     })
 }
+
+const OF_HEADERS: &str = "it is set by `headers` at the top";
 
 /// A field value of visible ASCII, spaces and tabs. Surrounding white space is not part of the
 /// value (RFC 9110 §5.5). The error omits a wrong value, because it may be a secret and mistakes
@@ -332,7 +378,7 @@ mod tests {
             body: Body::Problem,
             headers: vec![],
             jitter_percent: 20,
-            form: Form::Ietf,
+            form: Form::IETF,
             rules: vec![],
             deny: None,
         };
@@ -359,15 +405,18 @@ mod tests {
             body: Body::Text { content_type: "text/html; charset=utf-8".into(), text: "later\n".into() },
             headers: headers.map(|(name, value)| (name.into(), value.into())).into(),
             jitter_percent: 100,
-            form: Form::XRateLimit,
+            form: Form::X_RATELIMIT,
             ..ResponseOptions::default()
         };
         assert_eq!(options, expected);
         for (json, form) in [
-            (r#"{"headers": "x-ratelimit-plain"}"#, Form::Plain),
-            (r#"{"headers": "both"}"#, Form::Both),
-            (r#"{"headers": "off"}"#, Form::Off),
-            (r#"{"headers": false}"#, Form::Off),
+            (r#"{"headers": "x-ratelimit-plain"}"#, Form::PLAIN),
+            (r#"{"headers": "both"}"#, Form::BOTH),
+            (r#"{"headers": "off"}"#, Form::OFF),
+            (r#"{"headers": false}"#, Form::OFF),
+            (r#"{"headers": "openai"}"#, Form::OPENAI),
+            (r#"{"headers": ["ietf"]}"#, Form::IETF),
+            (r#"{"headers": ["x-ratelimit", "IETF", "ietf"]}"#, Form::BOTH),
         ] {
             assert_eq!(accept(json).form, form, "{json}");
         }
@@ -421,10 +470,24 @@ mod tests {
         assert_eq!(
             compile(unknown).1,
             [
-                "headers: unknown form of headers `yes`, expected ietf, x-ratelimit, x-ratelimit-plain, both or off",
+                "headers: unknown form of headers `yes`, expected ietf, x-ratelimit, x-ratelimit-plain, openai, both or off",
                 "response: unknown key `states`, did you mean `status`?",
             ]
         );
+        for (headers, expected) in [
+            ("[]", ": no form of headers is listed"),
+            (
+                r#"["ietf", "off"]"#,
+                "[1]: unknown form of headers `off`, expected ietf, x-ratelimit, x-ratelimit-plain or openai",
+            ),
+            (
+                r#"["x-ratelimit", "x-ratelimit-plain"]"#,
+                ": `x-ratelimit` and `x-ratelimit-plain` set the same headers, expected one of them",
+            ),
+        ] {
+            let (options, mistakes) = compile(&format!(r#"{{"headers": {headers}}}"#));
+            assert_eq!((options, mistakes), (ResponseOptions::default(), vec![format!("headers{expected}")]));
+        }
         assert_eq!(compile(r#"{"response": 429}"#).1, ["response: expected an object, found `429`"]);
     }
 
@@ -442,6 +505,8 @@ mod tests {
             ("x-ratelimit-limit", limits),
             ("x-ratelimit-remaining", limits),
             ("x-ratelimit-reset", limits),
+            ("x-ratelimit-limit-tokens", limits),
+            ("x-ratelimit-reset-requests", limits),
             ("grpc-status", "it is set when the client speaks gRPC"),
             ("grpc-message", "it is set when the client speaks gRPC"),
             ("content-length", gateway),

@@ -67,8 +67,8 @@ impl Kind {
 }
 
 impl Problem {
-    /// The problem of a refusal.
-    pub(super) fn of(status: u32, reason: Reason, decision: &Decision) -> Problem {
+    /// The problem of a refusal. A rule that `is_hidden` shows no penalty.
+    pub(super) fn of(status: u32, reason: Reason, decision: &Decision, is_hidden: bool) -> Problem {
         let is_penalty = |id: RuleId| {
             let check = decision.refusing().find(|check| check.rule() == id);
             check.and_then(RuleCheck::verdict).is_some_and(|verdict| verdict.is_penalty())
@@ -78,7 +78,7 @@ impl Problem {
             (Reason::NoActor(_), _) => Kind::Blank,
             (Reason::Denied, _) if !matches!(status, 429 | 503) => Kind::Blank,
             (Reason::Denied, _) => Kind::Abnormal,
-            (Reason::Rule(id), _) if is_penalty(id) => Kind::Abnormal,
+            (Reason::Rule(id), _) if !is_hidden && is_penalty(id) => Kind::Abnormal,
             (_, true) => Kind::Reduced,
             _ => Kind::Exceeded,
         };
@@ -87,8 +87,8 @@ impl Problem {
     }
 
     /// The problem as JSON: `type`, `title`, `status`, `detail` if an actor is missing, and
-    /// `violated-policies`. The last lists the names of all rules that are known to refuse, in the
-    /// order they were checked. The text ends with a newline for terminals.
+    /// `violated-policies`. The last lists the names of the rules in `refusing`, in the order they
+    /// were checked. The text ends with a newline for terminals.
     pub(super) fn json(self, policy: &Policy, refusing: impl Iterator<Item = RuleId>) -> String {
         let Problem { status, kind, lacks_actor, is_denied } = self;
         let (kind, title) = kind.names(status);

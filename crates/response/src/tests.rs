@@ -18,8 +18,13 @@ pub(super) const PROTOCOLS: [Protocol; 6] = [
     Protocol::ConnectStream { is_json: true },
 ];
 
+/// The responses of rules, with one of them hidden.
+pub(super) fn hiding(hidden: usize, count: usize) -> Vec<RuleResponses> {
+    (0..count).map(|rule| RuleResponses { is_hidden: rule == hidden, ..RuleResponses::default() }).collect()
+}
+
 fn options(status: u32, jitter_percent: u32) -> ResponseOptions {
-    ResponseOptions { status, jitter_percent, form: Form::Both, ..ResponseOptions::default() }
+    ResponseOptions { status, jitter_percent, form: Form::BOTH, ..ResponseOptions::default() }
 }
 
 fn refused_for(reason: impl Fn(RuleId) -> Reason, policy: &Policy) -> Decision {
@@ -167,15 +172,134 @@ fn the_form_of_headers_is_the_configured_one() {
     let decision = decision(&policy, &[(10, 1000, admit(9, 100))]);
     let x = ["x-ratelimit-limit", "x-ratelimit-remaining", "x-ratelimit-reset"];
     for (form, expected) in [
-        (Form::Ietf, vec!["ratelimit-policy", "ratelimit"]),
-        (Form::XRateLimit, x.to_vec()),
-        (Form::Plain, x.to_vec()),
-        (Form::Both, [&["ratelimit-policy", "ratelimit"][..], &x].concat()),
-        (Form::Off, vec![]),
+        (Form::IETF, vec!["ratelimit-policy", "ratelimit"]),
+        (Form::X_RATELIMIT, x.to_vec()),
+        (Form::PLAIN, x.to_vec()),
+        (Form::BOTH, [&["ratelimit-policy", "ratelimit"][..], &x].concat()),
+        (Form::OPENAI, OPENAI_REQUESTS.to_vec()),
+        (Form::OFF, vec![]),
     ] {
         let options = ResponseOptions { form, ..ResponseOptions::default() };
         let names: Vec<_> = options.headers(&policy, &decision).iter().map(|(name, _)| *name).collect();
         assert_eq!(names, expected);
+    }
+}
+
+const OPENAI_REQUESTS: [&str; 3] =
+    ["x-ratelimit-limit-requests", "x-ratelimit-remaining-requests", "x-ratelimit-reset-requests"];
+
+/// gRPC's clients read milliseconds, and a negative number or none at all stops them (gRFC A6).
+#[test]
+fn a_grpc_client_is_told_when_to_retry() {
+    let policy = policy(["a", "b"]);
+    let by = |first, second| decision(&policy, &[(10, 60_000, first), (10, 60_000, second)]);
+    let pushback = |decision: &Decision, jitter, entropy| {
+        let options = options(429, jitter);
+        let refusal = options.refusal(&policy, decision, Protocol::Grpc, entropy).unwrap();
+        header(&refusal, "grpc-retry-pushback-ms").map(str::to_owned).unwrap()
+    };
+    for (decision, jitter, expected) in [
+        (by(refuse(20), admit(0, 9)), 0, "20"),
+        (by(refuse(20), refuse(1500)), 0, "1500"),
+        (by(refuse(20), refuse(0)), 0, "20"),
+        (by(refuse(0), admit(0, 9)), 0, "1"),
+        (by(refuse(1000), admit(0, 9)), 20, "1200"),
+        (by(refuse(30_000), admit(0, 9)), 0, "30000"),
+        (by(refuse(30_001), admit(0, 9)), 0, "-1"),
+        (by(refuse(29_000), admit(0, 9)), 20, "-1"),
+        (by(refuse(None), refuse(20)), 0, "-1"),
+        (bare_refusal(Reason::NoActor, &policy), 0, "-1"),
+        (bare_refusal(|_| Reason::Denied, &policy), 0, "-1"),
+        // The store may be back at any time, which is no reason to hammer it.
+        (bare_refusal(Reason::Unavailable, &policy), 0, "1000"),
+        (bare_refusal(Reason::Rule, &policy), 0, "1000"),
+    ] {
+        assert_eq!(pushback(&decision, jitter, u32::MAX), expected, "{decision:?}");
+    }
+    let refused = by(refuse(20), admit(0, 9));
+    for protocol in PROTOCOLS {
+        let mut own = options(429, 0);
+        own.headers = vec![("grpc-retry-pushback-ms".into(), "-1".into())];
+        let refusal = own.refusal(&policy, &refused, protocol, 0).unwrap();
+        assert_eq!(header(&refusal, "grpc-retry-pushback-ms"), Some("-1"), "a configured one wins");
+        let options = options(429, 0);
+        let refusal = options.refusal(&policy, &refused, protocol, 0).unwrap();
+        assert_eq!(header(&refusal, "grpc-retry-pushback-ms").is_some(), protocol == Protocol::Grpc);
+        assert_eq!(header(&refusal, "x-should-retry"), None);
+    }
+}
+
+/// OpenAI's clients obey both headers before `Retry-After`.
+#[test]
+fn openais_clients_are_told_whether_and_when_to_retry() {
+    let policy = policy(["a"]);
+    let with = |own: &[(&str, &str)]| {
+        let headers = own.iter().map(|(name, value)| ((*name).into(), (*value).into())).collect();
+        ResponseOptions { form: Form::OPENAI, jitter_percent: 0, headers, ..ResponseOptions::default() }
+    };
+    let by = |verdict| decision(&policy, &[(10, 60_000, verdict)]);
+    for (decision, ms, retries) in [
+        (by(refuse(20)), Some("20"), "true"),
+        (by(refuse(60_000)), Some("60000"), "true"),
+        (by(refuse(60_001)), Some("60001"), "false"),
+        (by(refuse(None)), None, "false"),
+        (bare_refusal(|_| Reason::Denied, &policy), None, "false"),
+        (bare_refusal(Reason::Unavailable, &policy), Some("1000"), "true"),
+    ] {
+        let options = with(&[]);
+        let refusal = options.refusal(&policy, &decision, Protocol::Http, 0).unwrap();
+        let found = ["retry-after-ms", "x-should-retry"].map(|name| header(&refusal, name));
+        assert_eq!(found, [ms, Some(retries)], "{decision:?}");
+        let options = with(&[("x-should-retry", "false"), ("retry-after-ms", "7")]);
+        let refusal = options.refusal(&policy, &decision, Protocol::Http, 0).unwrap();
+        let found = ["retry-after-ms", "x-should-retry"].map(|name| header(&refusal, name));
+        assert_eq!(found, [Some("7"), Some("false")], "configured ones win");
+    }
+}
+
+/// What a client sees of a refusal, without its wait and without lines that no rule changes.
+fn seen(refusal: &Refusal) -> String {
+    let shown = |(name, _): &&(&str, Cow<str>)| !matches!(*name, "content-type" | "retry-after");
+    let headers = refusal.headers.iter().filter(shown).map(|(name, value)| format!("{name}: {value}\n"));
+    headers.collect::<String>() + &String::from_utf8_lossy(&refusal.body)
+}
+
+#[test]
+fn a_hidden_rule_is_in_no_header_and_no_body() {
+    let policy = policy(["a", "secret"]);
+    let both = |first, second| decision(&policy, &[(10, 1000, first), (77, 60_000, second)]);
+    let penalty = penalized(both(admit(3, 100), refuse(60_000)), 1);
+    let secret = policy.rules().nth(1).unwrap().0;
+    for form in [Form::IETF, Form::X_RATELIMIT, Form::PLAIN, Form::OPENAI, Form::BOTH] {
+        let options = ResponseOptions { form, rules: hiding(1, 2), ..ResponseOptions::default() };
+        let passed = options.headers(&policy, &both(admit(3, 100), admit(1, 100)));
+        let alone = decision(&policy, &[(10, 1000, admit(3, 100))]);
+        assert_eq!(passed, options.headers(&policy, &alone));
+        for protocol in PROTOCOLS {
+            for mut decision in
+                [both(admit(3, 100), refuse(7000)), both(refuse(100), refuse(7000)), penalty.clone()]
+            {
+                decision.outcome = Outcome::Reject(Reason::Rule(secret));
+                let refusal = options.refusal(&policy, &decision, protocol, 0).unwrap();
+                let seen = seen(&refusal);
+                assert!(
+                    !seen.contains("secret") && !seen.contains("77") && !seen.contains("abnormal"),
+                    "{seen}"
+                );
+                assert_eq!(refusal.details, "diana_refused:secret", "for the operator");
+                let wait = decision.check_of(secret).unwrap().verdict().unwrap().more_in.as_secs_ceil();
+                assert_eq!(header(&refusal, "retry-after"), Some(&*wait.to_string()), "no reason to hammer");
+            }
+            for reason in [Reason::NoActor, Reason::Unavailable] {
+                let decision = Decision { outcome: Outcome::Reject(reason(secret)), ..penalty.clone() };
+                let seen = seen(&options.refusal(&policy, &decision, protocol, 0).unwrap());
+                assert!(!seen.contains("secret"), "{seen}");
+            }
+        }
+        let refused = both(refuse(100), refuse(7000));
+        let refusal = options.refusal(&policy, &refused, Protocol::Http, 0).unwrap();
+        let body: serde_json::Value = serde_json::from_slice(&refusal.body).unwrap();
+        assert_eq!(body["violated-policies"], serde_json::json!(["a"]), "the other rule is shown");
     }
 }
 
@@ -273,7 +397,7 @@ fn options_with(top: u32, limit: &str, missing: &str, deny: &str) -> ResponseOpt
     let (limit, missing) = (read(limit).map(Into::into), read(missing));
     let deny = read(deny);
     ResponseOptions {
-        rules: vec![RuleResponses { limit, missing }],
+        rules: vec![RuleResponses { limit, missing, is_hidden: false }],
         deny,
         status: top,
         jitter_percent: 0,

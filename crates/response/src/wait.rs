@@ -9,8 +9,8 @@ use diana_limiter::decide::{Decision, Reason, RuleCheck};
 /// day on which the configuration changes.
 const UNKNOWN_WAIT: Span = Span::from_secs(3600);
 
-/// The wait for a concurrency permit. A permit returns when another request ends, at an unknown
-/// time.
+/// The wait for what comes at an unknown time: a concurrency permit, which returns when another
+/// request ends, or the global store.
 pub(super) const PERMIT_WAIT: Span = Span::from_secs(1);
 
 /// The longest `Retry-After` while the gateway counts without the global store. The outage may end
@@ -23,30 +23,31 @@ pub(super) fn bound(check: &RuleCheck, wait: Span) -> Span {
     if check.is_degraded() { wait.min(DEGRADED_WAIT) } else { wait }
 }
 
-/// Seconds for `Retry-After` (RFC 9110 §10.2.3), at least 1: the longest wait among the refusing
-/// rules, rounded up. `None` if waiting does not help.
-pub(super) fn retry_after(reason: Reason, decision: &Decision) -> Option<u64> {
-    let wait = match reason {
-        Reason::Rule(_) if decision.refusing().any(never_admits) => return None,
+/// The wait of a refused client: the longest among the refusing rules. `None` if waiting does not
+/// help.
+pub(super) fn retry_after(reason: Reason, decision: &Decision) -> Option<Span> {
+    match reason {
+        Reason::Rule(_) if decision.refusing().any(never_admits) => None,
         // A decision that the caller made may report no rule.
-        Reason::Rule(_) => decision.refusing().map(wait).max().unwrap_or(Span::ZERO),
-        Reason::NoActor(_) | Reason::Denied => return None,
+        Reason::Rule(_) => Some(decision.refusing().map(wait).max().unwrap_or(PERMIT_WAIT)),
+        Reason::NoActor(_) | Reason::Denied => None,
         // The global store may recover at any time.
-        Reason::Unavailable(_) => Span::ZERO,
-    };
-    Some(wait.as_secs_ceil().max(1))
+        Reason::Unavailable(_) => Some(PERMIT_WAIT),
+    }
 }
 
-/// Adds a random number of whole seconds: uniform from 0 to `percent` of the seconds, rounded up.
-/// The value is therefore never less than the `t` of a refusing rule, and even short waits are
-/// spread over two seconds.
-pub(super) fn spread(seconds: u64, percent: u32, entropy: u32) -> u64 {
-    // No product overflows: there are less than 2³⁵ seconds in 64 bits of nanoseconds. Checked
+/// Seconds or milliseconds of a wait, at least 1, with a random number of them added: uniform from
+/// 0 to `percent` of them, rounded up.
+/// The value is therefore never less than the `t` of a refusing rule, and in seconds even short
+/// waits are spread over two.
+pub(super) fn spread(wait: u64, percent: u32, entropy: u32) -> u64 {
+    let wait = wait.max(1);
+    // No product overflows: there are less than 2⁴⁵ milliseconds in 64 bits of nanoseconds. Checked
     // multiplications take long in WebAssembly.
-    let choices = seconds.wrapping_mul(percent.into()).div_ceil(100).saturating_add(1);
+    let choices = wait.wrapping_mul(percent.into()).div_ceil(100).saturating_add(1);
     let (high, low) = (choices >> 32, choices & u64::from(u32::MAX));
     let extra = high.wrapping_mul(entropy.into()).saturating_add(low.wrapping_mul(entropy.into()) >> 32);
-    seconds.saturating_add(extra)
+    wait.saturating_add(extra)
 }
 
 /// Whether no wait helps: the rule admits no requests, or none that costs as much. During an outage
@@ -93,7 +94,7 @@ mod tests {
         if is_degraded {
             decision = degraded(decision);
         }
-        let options = ResponseOptions { jitter_percent: 0, form: Form::Both, ..ResponseOptions::default() };
+        let options = ResponseOptions { jitter_percent: 0, form: Form::BOTH, ..ResponseOptions::default() };
         let headers = match options.refusal(&policy, &decision, Protocol::Http, 0) {
             Some(refusal) => refusal
                 .headers

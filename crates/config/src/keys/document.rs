@@ -58,7 +58,11 @@ pub(super) const DOCUMENT: Object = Object::new("README.md", &[&[
     key(
         "headers",
         "The headers that show the quota.",
-        Shape::Any(&[Shape::Choice(&["ietf", "x-ratelimit", "x-ratelimit-plain", "both", "off"]), Shape::Only(false)]),
+        Shape::Any(&[
+            Shape::Choice(&["ietf", "x-ratelimit", "x-ratelimit-plain", "openai", "both", "off"]),
+            Shape::Only(false),
+            Shape::List(&Shape::Choice(&["ietf", "x-ratelimit", "x-ratelimit-plain", "openai"]), 1, None),
+        ]),
     )
     .or("ietf")
     .on("responses.md#response-headers"),

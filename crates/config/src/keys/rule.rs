@@ -177,6 +177,9 @@ const REFUSAL: &[Key] = &[
     )
     .or("100%")
     .on("enforce.md#enforce"),
+    key("shown", "`false`: clients see nothing of the rule but its refusals.", Shape::Flag)
+        .or_flag(true)
+        .on("responses.md#hidden-rules"),
     key("reject_delay", "How long the gateway holds back a refusal.", Shape::Span(Span::ZERO, secs(60)))
         .or("0s"),
 ];

@@ -21,6 +21,17 @@ pub struct Cost {
     pub refund: Option<Statuses>,
 }
 
+/// What a unit of a quota is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CountedUnit {
+    /// A request, possibly of a fixed weight.
+    Requests,
+    /// A byte of the request's or of the response's body.
+    Bytes,
+    /// One of a number in the request or in the response, such as a token of a language model.
+    Numbers,
+}
+
 /// A cost that is settled when the request ends.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct PendingCost {
@@ -204,6 +215,14 @@ impl Cost {
             // A body may be empty.
             CostSource::RequestBytes { .. } => 0,
             CostSource::ResponseBytes(estimate) | CostSource::Response { estimate, .. } => estimate.units,
+        }
+    }
+
+    pub(crate) fn counted_unit(&self) -> CountedUnit {
+        match self.source {
+            CostSource::Fixed(_) => CountedUnit::Requests,
+            CostSource::RequestBytes { .. } | CostSource::ResponseBytes(_) => CountedUnit::Bytes,
+            CostSource::Header { .. } | CostSource::Response { .. } => CountedUnit::Numbers,
         }
     }
 

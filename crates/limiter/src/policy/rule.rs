@@ -1,6 +1,6 @@
 //! A rule: its name, its quotas, and whether it refuses.
 
-use super::cost::Cost;
+use super::cost::{Cost, CountedUnit};
 use super::enforce::{Enforce, RolloutHash};
 use super::key::ActorKey;
 use super::quota::Quota;
@@ -142,6 +142,12 @@ impl Rule {
     #[must_use]
     pub fn is_settled(&self) -> bool {
         self.varying.as_ref().is_some_and(|cost| cost.settles())
+    }
+
+    /// What a unit of the quota is.
+    #[must_use]
+    pub fn counted_unit(&self) -> CountedUnit {
+        self.varying.as_ref().map_or(CountedUnit::Requests, |cost| cost.counted_unit())
     }
 
     /// The quota of actors without an override, and of clients without a plan, as the document
