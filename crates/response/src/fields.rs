@@ -329,7 +329,7 @@ mod tests {
         let mut parts = Parts::default();
         let estimate = || Estimate { units: 1, max: 100 };
         let number = Cost::response(Measure::Json("/usage".into()), None, estimate()).unwrap();
-        let bytes = [Cost::request_bytes(&mut parts), Cost::response_bytes(estimate()).unwrap()];
+        let bytes = [Cost::request_bytes(1_000, &mut parts), Cost::response_bytes(estimate()).unwrap()];
         let header = Cost::header("x-cost", 1, 1..=9, &mut parts).unwrap();
         let costs = [Cost::default(), Cost::units(5).unwrap(), number, header].into_iter().chain(bytes);
         let rule = |(index, cost): (usize, Cost)| RuleDraft {
