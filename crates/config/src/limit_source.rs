@@ -35,15 +35,20 @@ pub(super) fn is_brought(node: &Node) -> bool {
 /// Reads where the requests of a rule show their `rpu`; `None` if the document states it.
 pub(super) fn limit_source(fields: &mut Fields, scope: &mut Scope) -> Option<LimitSource> {
     let mut keys = fields.take("rpu").filter(is_brought)?.fields()?;
-    let actor = source(&mut keys, SET_FOR_CLIENTS, scope);
+    let actor = number_source(&mut keys, scope);
     let default = keys.require("default").and_then(|node| node.size(1..=Allowance::MAX_RPU));
     let max = keys.require("max").and_then(|node| node.size(default.unwrap_or(1)..=Allowance::MAX_RPU));
+    keys.finish();
+    Some(LimitSource { actor: actor?, max: max? })
+}
+
+/// Reads the source of a number.
+pub(super) fn number_source(keys: &mut Fields, scope: &mut Scope) -> Option<NamedActor> {
+    let actor = source(keys, SET_FOR_CLIENTS, scope);
     if SET_FOR_CLIENTS.iter().all(|kind| !keys.has(kind.key) && !keys.misspells(kind.key)) {
         keys.fail(NO_SOURCE);
     }
-    keys.finish();
-    let actor = NamedActor::new("rpu", actor?.into(), scope.parts);
-    Some(LimitSource { actor, max: max? })
+    Some(NamedActor::new("rpu", actor?.into(), scope.parts))
 }
 
 /// `quota`, which judges requests without a number, for those that bring one from 1 to `max`.
