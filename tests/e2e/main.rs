@@ -18,6 +18,7 @@ mod adapting;
 mod algorithms;
 mod answers;
 mod bytes;
+mod calendar;
 mod capabilities;
 mod clock;
 mod configuration;

@@ -119,10 +119,16 @@ pub fn quotas(document: &Document, model: &Model, findings: &mut Findings) {
         }
     }
     let rules = model.limits.iter().flat_map(|limit| &limit.rules);
-    let limits = rules.filter_map(|rule| rule.value.get("rpu")).flat_map(Value::entries);
-    for source in limits {
+    let numbers = rules.flat_map(|rule| {
+        let day = rule.value.get("anchor").and_then(|anchor| anchor.get("day"));
+        [(rule.value.get("rpu"), "limit"), (day, "month")]
+    });
+    let sources = |(value, what): (Option<&Value>, _)| {
+        value.map_or(&[][..], Value::entries).iter().map(move |source| (source, what))
+    };
+    for (source, what) in numbers.flat_map(sources) {
         if let Some(why) = source.value.text().and_then(|name| chain.why(&source.key, name)) {
-            let message = format!("a client chooses its limit: {why}");
+            let message = format!("a client chooses its {what}: {why}");
             findings.add(code::FORGEABLE_PLAN, &source.value.range, message, Some(hint(&source.key)));
         }
     }

@@ -199,7 +199,10 @@ fn programs_see_json() {
     assert_eq!(first["end"], serde_json::json!({"line": 4, "column": 41}));
     assert_eq!((&first["code"], &first["severity"]), (&"diana::wrong-value".into(), &"error".into()));
     assert_eq!(first["message"], "unknown unit `secnd`");
-    assert_eq!(first["hint"], "expected second, minute, hour, day or a span such as `30s`");
+    assert_eq!(
+        first["hint"],
+        "expected second, minute, hour, day, week, month, year or a span such as `30s`"
+    );
     assert!(first["page"].as_str().unwrap().ends_with("/docs/cli/check.md#wrong-value"));
     let (code, json) = check(FINE, &["--format", "json"]);
     let value: serde_json::Value = serde_json::from_str(&json).unwrap();
