@@ -8,7 +8,7 @@ pub const SCRIPT: &str = match std::str::from_utf8(&BYTES) {
 };
 
 /// The SHA-1 of [`SCRIPT`] in hexadecimal, for `EVALSHA`.
-pub const SHA1: &str = "e8cfb63a7e2154c7282d96f11ac26e14eeaabcdf";
+pub const SHA1: &str = "b683c30331e5544ba41098919a71b95982bf065a";
 
 /// The source, with comments and full names.
 const SOURCE: &[u8] = include_bytes!("script.lua");
