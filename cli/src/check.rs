@@ -1,6 +1,7 @@
 //! Finds mistakes in documents and in the gateway's configuration around them.
 
 mod addresses;
+mod calendars;
 mod clusters;
 pub mod code;
 mod document;
@@ -15,6 +16,7 @@ mod nginx;
 mod order;
 mod partial;
 mod place;
+mod redis;
 pub mod render;
 mod replicas;
 pub mod report;
@@ -48,6 +50,9 @@ pub struct Args {
     /// workload in the same file
     #[arg(long, value_name = "N", value_parser = within(1..=1_000_000u64))]
     pub replicas: Option<u64>,
+    /// A Redis that counts rules, `HOST:PORT`, to warn of evictions; its password in `REDISCLI_AUTH`
+    #[arg(long, value_name = "ADDRESS")]
+    pub redis: Option<String>,
     /// The version of the gateways' Envoy, such as 1.38. By default, any that Diana supports
     #[arg(long, value_name = "VERSION")]
     pub envoy: Option<Version>,
@@ -64,7 +69,8 @@ const UNREADABLE: u8 = 2;
 
 /// Runs the command.
 pub fn run(args: &Args) -> Result<ExitCode> {
-    let fleet = Fleet { replicas: args.replicas, envoy: args.envoy };
+    let evicting = args.redis.as_deref().map(redis::evicting).transpose()?.flatten();
+    let fleet = Fleet { replicas: args.replicas, envoy: args.envoy, evicting };
     let reports: Vec<Report> = args.files.iter().map(|path| Report::read(path, fleet)).collect();
     let count = |severity| reports.iter().map(|report| report.count(severity)).sum::<usize>();
     let (errors, warnings) = (count(Severity::Error), count(Severity::Warning));

@@ -19,6 +19,7 @@ mod adapting;
 mod algorithms;
 mod answers;
 mod bytes;
+mod calendar;
 mod capabilities;
 mod clock;
 mod configuration;

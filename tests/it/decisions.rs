@@ -29,6 +29,7 @@
 mod actors;
 mod adapting;
 mod buckets;
+mod calendar;
 mod conditions;
 mod costs;
 mod limit_source;

@@ -3,6 +3,7 @@
 //! The clock of Redis is real. Where the shipped script calls `TIME`, the tested script takes the
 //! instant from its last argument. Nothing else differs.
 
+mod calendar;
 mod cells;
 mod eviction;
 mod gateways;

@@ -33,6 +33,7 @@ mod typos;
 mod upgrade;
 mod versions;
 mod workflows;
+mod zones;
 
 use anyhow::Result;
 use clap::{Parser, Subcommand};
@@ -184,6 +185,8 @@ enum Task {
     Tree,
     /// Compare the work for a document with that for one twice as long
     Growth,
+    /// Write the time zones of calendars from the newest IANA database
+    Zones,
 }
 
 fn main() -> ExitCode {
@@ -233,5 +236,6 @@ fn run(task: Task) -> Result<()> {
         Task::Ledger { arguments } => ledger::run(&arguments),
         Task::Tree => tree::run(),
         Task::Growth => growth::run(),
+        Task::Zones => zones::run(),
     }
 }

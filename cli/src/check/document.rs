@@ -6,7 +6,8 @@ use super::forgeable;
 use super::mistakes::{split, takes_first};
 use super::model::{Model, Rule};
 use super::place::{Places, head};
-use super::rules;
+use super::report::Fleet;
+use super::{calendars, rules};
 use crate::source::documents::Document;
 use crate::source::value::{Kind, Value};
 use diana_config::Configuration;
@@ -22,7 +23,7 @@ pub fn warnings(
     document: &Document,
     value: &Value,
     configuration: &Configuration,
-    replicas: Option<u64>,
+    fleet: Fleet,
     is_whole: bool,
     findings: &mut Findings,
 ) {
@@ -43,6 +44,8 @@ pub fn warnings(
     unnamed(&model, findings);
     bursts(&model, findings);
     lists(&model, findings);
+    calendars::warnings(&model, fleet.evicting, findings);
+    let replicas = fleet.replicas;
     if let Some(replicas) = replicas.filter(|replicas| *replicas > 1) {
         counts_of_replicas(&model, replicas, findings);
     } else {

@@ -118,12 +118,16 @@ pub fn quotas(document: &Document, model: &Model, findings: &mut Findings) {
             findings.add(code::FORGEABLE_PLAN, &source.value.range, message, Some(hint(&source.key)));
         }
     }
-    let rules = model.limits.iter().flat_map(|limit| &limit.rules);
-    let limits = rules.filter_map(|rule| rule.value.get("rpu")).flat_map(Value::entries);
-    for source in limits {
-        if let Some(why) = source.value.text().and_then(|name| chain.why(&source.key, name)) {
-            let message = format!("a client chooses its limit: {why}");
-            findings.add(code::FORGEABLE_PLAN, &source.value.range, message, Some(hint(&source.key)));
+    for rule in model.limits.iter().flat_map(|limit| &limit.rules) {
+        let day = rule.value.get("anchor").and_then(|anchor| anchor.get("day"));
+        let limit =
+            rule.value.get("rpu").map_or(&[][..], Value::entries).iter().map(|source| (source, "limit"));
+        let day = day.map_or(&[][..], Value::entries).iter().map(|source| (source, "month"));
+        for (source, what) in limit.chain(day) {
+            if let Some(why) = source.value.text().and_then(|name| chain.why(&source.key, name)) {
+                let message = format!("a client chooses its {what}: {why}");
+                findings.add(code::FORGEABLE_PLAN, &source.value.range, message, Some(hint(&source.key)));
+            }
         }
     }
     for limit in &model.limits {

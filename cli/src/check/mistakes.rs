@@ -317,8 +317,13 @@ mod tests {
             ("unknown key `ulr`", Some("did you mean `url`?"))
         );
         assert_eq!(
-            split("unknown unit `secnd`, expected second, minute, hour, day or a span such as `30s`"),
-            ("unknown unit `secnd`", Some("expected second, minute, hour, day or a span such as `30s`"))
+            split(
+                "unknown unit `secnd`, expected second, minute, hour, day, week, month, year or a span such as `30s`"
+            ),
+            (
+                "unknown unit `secnd`",
+                Some("expected second, minute, hour, day, week, month, year or a span such as `30s`")
+            )
         );
         assert_eq!(split("`url` is missing"), ("`url` is missing", None));
         assert_eq!(split("a `x, expected y`"), ("a `x", Some("expected y`")), "no harm");

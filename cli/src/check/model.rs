@@ -2,6 +2,7 @@
 
 use crate::source::value::{Entry, Kind, Value};
 use diana_base::time::Span;
+use diana_calendar::Unit;
 use diana_config::matcher::KINDS;
 use diana_document::{Errors, Node, fold};
 use diana_limiter::algorithm::Allowance;
@@ -321,6 +322,10 @@ fn size(value: &Value) -> Option<u64> {
 }
 
 fn unit_ns(text: &str) -> Option<u64> {
+    let units = [Unit::Week, Unit::Month, Unit::Year];
+    if let Some(unit) = units.into_iter().find(|unit| unit.name() == fold(text)) {
+        return Some(Span::from_secs(unit.days() * 86_400).as_ns());
+    }
     let span = diana_document::unit(text).or_else(|| {
         let (value, errors) = (diana_document::Value::Text(text.into()), Errors::default());
         Node::root(&value, &errors).span(Span::ZERO..=Span::from_secs(u32::MAX.into()))

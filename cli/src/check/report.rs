@@ -68,6 +68,8 @@ pub struct Fleet {
     pub replicas: Option<u64>,
     /// The version of their Envoy.
     pub envoy: Option<Version>,
+    /// The policy by which their Redis evicts counts.
+    pub evicting: Option<&'static str>,
 }
 
 /// The first two numbers of a version, such as 1.40.
@@ -224,14 +226,14 @@ fn check(
     match compiled {
         Compiled::Whole(configuration) => {
             let whole = Judged { value, configuration: *configuration, is_whole: true };
-            let configuration = judge(document, whole, fleet.replicas, zone, found);
+            let configuration = judge(document, whole, fleet, zone, found);
             spelt.is_none().then_some(configuration)
         }
         Compiled::Wrong(errors) => {
             let partial = without_mistakes(document, value, &errors, listener);
             if let Some((value, configuration)) = partial {
                 let rest = Judged { value: &value, configuration, is_whole: false };
-                judge(document, rest, fleet.replicas, zone, found);
+                judge(document, rest, fleet, zone, found);
             }
             None
         }
@@ -265,13 +267,13 @@ struct Judged<'a> {
 fn judge(
     document: &Document,
     judged: Judged,
-    replicas: Option<u64>,
+    fleet: Fleet,
     zone: &mut nginx::Zone,
     found: &mut Vec<Finding>,
 ) -> Configuration {
     let Judged { value, mut configuration, is_whole } = judged;
     let mut findings = Findings::new(document.content(), found);
-    document::warnings(document, value, &configuration, replicas, is_whole, &mut findings);
+    document::warnings(document, value, &configuration, fleet, is_whole, &mut findings);
     forgeable::quotas(document, &Model::of(value), &mut findings);
     if document.host == Host::Nginx {
         zone.add(value, &mut configuration, &mut findings);

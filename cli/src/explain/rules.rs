@@ -52,7 +52,13 @@ fn rule(
     let first = simulation.decisions.iter().find_map(|decided| decided.check(id));
     let algorithm = algorithm(value);
     // An override or a plan counts this actor in another way.
-    let other = first.map(|check| check.shown()).filter(|quota| *quota != compiled.quota().shown());
+    let calendar = compiled.quota().algorithm().of_calendar().copied();
+    let is_other = |quota: &Allowance| match calendar {
+        // The length of the present period differs.
+        Some(_) => quota.rpu != compiled.quota().shown().rpu,
+        None => *quota != compiled.quota().shown(),
+    };
+    let other = first.map(|check| check.shown()).filter(is_other);
     let brought = first.filter(|check| check.brings_limit()).map(|check| check.configured());
     let quota = brought.or(other).unwrap_or_else(|| compiled.configured());
     let by = if brought.is_some() { ", by the request" } else { "" };
@@ -66,7 +72,10 @@ fn rule(
         algorithm,
         rpu: quota.rpu,
         unit_s: seconds(quota.unit),
-        quota: shown(quota) + by + hidden,
+        quota: match calendar {
+            Some(calendar) => format!("{}/{}{by}{}{hidden}", quota.rpu, calendar.unit.name(), begins(value)),
+            None => shown(quota) + by + hidden,
+        },
         is_global,
         is_enforced,
         enforce: compiled.enforce().to_string(),
@@ -99,6 +108,28 @@ fn shown(quota: Allowance) -> String {
         other => other,
     };
     format!("{}/{unit}", quota.rpu)
+}
+
+/// Where the periods of a rule begin, as ` from day 31, 6:00, in Europe/Berlin`.
+fn begins(rule: &Value) -> String {
+    let anchor = get(rule, "anchor");
+    let key = |key: &str| match get(anchor?, key)? {
+        Value::Whole(number) => Some(number.to_string()),
+        Value::Text(text) => Some(fold(text)),
+        Value::Object(_) => Some("of the request".into()),
+        _ => None,
+    };
+    let words = [("month", "month "), ("weekday", ""), ("day", "day "), ("hour", "")];
+    let words = words.map(|(name, word)| {
+        let end = if name == "hour" { ":00" } else { "" };
+        Some([word, &key(name)?, end].concat())
+    });
+    let words: Vec<String> = words.into_iter().flatten().collect();
+    let from = if words.is_empty() { String::new() } else { format!(" from {}", words.join(", ")) };
+    match get(rule, "timezone") {
+        Some(Value::Text(zone)) => format!("{from} in {zone}"),
+        _ => from,
+    }
 }
 
 /// The actor that the rule counts. `source` is what the engine reports; `None` if the rule reported

@@ -43,7 +43,7 @@ fn findings_become_annotations() {
     }
     assert_eq!(annotated(Some(RIGHT)), (0, String::new(), String::new()));
     let expected = "::error file=envoy.yaml,line=3,col=31,title=diana%3A%3Awrong-value::unknown unit `secnd`: expected \
-                    second, minute, hour, day or a span such as `30s`\n";
+                    second, minute, hour, day, week, month, year or a span such as `30s`\n";
     assert_eq!(annotated(Some(WRONG)), (1, expected.into(), String::new()));
     let (code, shown, errors) = annotated(None);
     let expected =

@@ -1,6 +1,7 @@
 //! The kinds of algorithms, as `algo` names them, and the readers of their own keys. The engine
 //! checks the numbers: [`QuotaError`] says which one an algorithm cannot have.
 
+use super::calendar::calendar;
 use diana_base::time::Span;
 use diana_document::{Fields, Node, Value};
 use diana_limiter::algorithm::{Algorithm, Allowance, BucketOptions, MAX_WAIT, QueueOptions, QuotaError};
@@ -53,7 +54,7 @@ pub static KINDS: &[AlgorithmKind] = &[
     AlgorithmKind {
         name: "window",
         short: "W",
-        keys: &[],
+        keys: &["anchor", "timezone"],
         most: Allowance::MAX_IN_WINDOW,
         per_unit: true,
         bound: "(⌈t / unit⌉ + 1) · rpu in any span t",
@@ -179,7 +180,11 @@ pub(super) fn multiple(node: &Node) -> Option<u64> {
 const MAX_TIMES: u64 = 999;
 
 fn window(fields: &mut Fields, quota: Option<Allowance>) -> Option<Algorithm> {
-    or_report(fields, Algorithm::window(quota.unwrap_or(FASTEST)))
+    let quota = quota.unwrap_or(FASTEST);
+    match calendar(fields)? {
+        Some(calendar) => or_report(fields, Algorithm::calendar(quota.rpu, calendar)),
+        None => or_report(fields, Algorithm::window(quota)),
+    }
 }
 
 fn sliding_window(fields: &mut Fields, quota: Option<Allowance>) -> Option<Algorithm> {

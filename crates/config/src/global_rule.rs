@@ -26,6 +26,8 @@ const NOT_WHILE_COLD: &str =
 const NO_HEADROOM: &str = "leased quota serves requests of any priority: leave `lease` or `headroom` out";
 const NOT_LEASED: &str = "only what `TB` without `max_wait`, `W` and `SW` count can be fetched ahead: leave it out, or \
     write another `algo`";
+const NOT_FOR_A_PERIOD: &str = "each gateway would hold leased quota until the calendar's period ends, and lose it in a restart: leave \
+    `lease` out";
 const NO_ONE_SIZE: &str =
     "each request brings its own `rpu`, and leased quota has one size: leave `lease` out";
 const NOT_AHEAD: &str = "leased quota cannot be charged or refunded when the request ends: leave `lease` out";
@@ -157,6 +159,8 @@ impl Rule<'_> {
             NO_HEADROOM
         } else if quota.varies() {
             NO_ONE_SIZE
+        } else if quota.algorithm().of_calendar().is_some() {
+            NOT_FOR_A_PERIOD
         } else if fields.take("penalty").is_some() {
             NOT_DURING_A_PENALTY
         } else if fields.take("warm_up").is_some() {

@@ -33,6 +33,7 @@ mod access_log;
 pub mod actor;
 mod adapt;
 pub mod algorithm;
+mod calendar;
 mod claims;
 mod cost;
 mod global_rule;

@@ -39,15 +39,20 @@ pub(super) fn limit_source(
     scope: &mut Scope,
 ) -> Option<LimitSource> {
     let mut keys = fields.take("rpu").filter(is_brought)?.fields()?;
-    let actor = source(&mut keys, SET_FOR_CLIENTS, scope);
+    let actor = number_source(&mut keys, scope);
     let default = keys.require("default").and_then(|node| units(&node, 1, kind));
     let max = keys.require("max").and_then(|node| units(&node, default.unwrap_or(1), kind));
+    keys.finish();
+    Some(LimitSource { actor: actor?, max: max? })
+}
+
+/// Reads the source of a number.
+pub(super) fn number_source(keys: &mut Fields, scope: &mut Scope) -> Option<NamedActor> {
+    let actor = source(keys, SET_FOR_CLIENTS, scope);
     if SET_FOR_CLIENTS.iter().all(|kind| !keys.has(kind.key) && !keys.misspells(kind.key)) {
         keys.fail(NO_SOURCE);
     }
-    keys.finish();
-    let actor = NamedActor::new("rpu", actor?.into(), scope.parts);
-    Some(LimitSource { actor, max: max? })
+    Some(NamedActor::new("rpu", actor?.into(), scope.parts))
 }
 
 /// `quota`, which judges requests without a number, for those that bring one from 1 to `max`.

@@ -1,6 +1,7 @@
 //! A quota, of a rule, an override or a plan: `algo`, `rpu`, `unit`, and the algorithm's own keys.
 
 use super::algorithm::{AlgorithmKind, FASTEST, KINDS, LONGEST_FILL_NS, units};
+use super::calendar::{long_unit, longest};
 use super::global_rule;
 use super::headroom::RuleHeadroom;
 use super::limit_source::{is_brought, rpu, varying};
@@ -92,6 +93,9 @@ fn settling(
     settling
 }
 
+const NO_PENALTY: &str = "refusals are counted within the rule's unit, and periods of the calendar have no fixed length: leave \
+    `penalty` out, or give it to a rule with a shorter unit";
+
 /// Reads the quota of a rule, an override or a plan.
 pub(super) fn quota(
     fields: &mut Fields,
@@ -102,6 +106,10 @@ pub(super) fn quota(
     let penalty = penalty(fields, kind);
     let quota = count(fields, kind, weight)?;
     let quota = match penalty? {
+        Some(_) if quota.algorithm().of_calendar().is_some() => {
+            fields.take("penalty")?.fail(NO_PENALTY);
+            return None;
+        }
         Some(penalty) => penalty.apply(quota),
         None => quota,
     };
@@ -130,9 +138,9 @@ fn count(fields: &mut Fields, kind: Option<&AlgorithmKind>, weight: Weight) -> O
             }
             Some(Span::ZERO)
         }
-        Some(_) => fields.require("unit").and_then(unit),
+        Some(kind) => fields.require("unit").and_then(|node| unit(node, kind.keys.contains(&"anchor"))),
         // The algorithm is unknown and may need no unit.
-        None => fields.take("unit").and_then(unit),
+        None => fields.take("unit").and_then(|node| unit(node, true)),
     };
     if let (Some(node), Some(number)) = (node, number) {
         fraction(&node, number, kind, unit);
@@ -189,6 +197,7 @@ fn fraction(node: &Node, number: f64, kind: Option<&AlgorithmKind>, unit: Option
         None => units(node, 0, kind),
     };
 }
+const UNITS: &str = "second, minute, hour, day, week, month, year or a span such as `30s`";
 
 /// The time base of a rule: that of its first quota that does not refuse all.
 pub(super) struct TimeBase {
@@ -231,18 +240,21 @@ fn others_keys(fields: &mut Fields, own: &AlgorithmKind) {
     }
 }
 
-fn unit(node: Node) -> Option<Span> {
+fn unit(node: Node, has_calendar: bool) -> Option<Span> {
     let Value::Text(text) = node.value() else {
-        return node.expected("second, minute, hour, day or a span such as `30s`");
+        return node.expected(UNITS);
     };
+    if let Some(unit) = long_unit(text) {
+        if !has_calendar {
+            node.fail("weeks, months and years are periods of the calendar, which only `algo: W` counts");
+        }
+        return has_calendar.then(|| longest(unit));
+    }
     if let Some(unit) = diana_document::unit(text) {
         return Some(unit);
     }
     if !text.trim_start().starts_with(|first: char| first.is_ascii_digit()) {
-        node.fail(format!(
-            "unknown unit {}, expected second, minute, hour, day or a span such as `30s`",
-            quoted(text)
-        ));
+        node.fail(["unknown unit ", &quoted(text), ", expected ", UNITS].concat());
         return None;
     }
     node.span(algorithm::Allowance::MIN_UNIT..=algorithm::Allowance::MAX_UNIT)

@@ -3,6 +3,7 @@
 use super::actor::{Actors, Scope};
 use super::adapt::{adapt, refuse_others};
 use super::algorithm::AlgorithmKind;
+use super::calendar::day_source;
 use super::cost;
 use super::global_rule;
 use super::headroom::{headroom, never_admits};
@@ -83,6 +84,8 @@ pub(super) fn compile(
     let adapt = adapt(&mut fields, weight, global.is_some());
     let quota = quota(&mut fields, kind, global.as_ref(), weight);
     let limit_source = limit_source(&mut fields, kind, scope);
+    let changes: Vec<&Node> = overrides.iter().chain(&plans).collect();
+    let day_source = day_source(&mut fields, &changes, scope);
     if limit_source.is_some() && fields.has("adapt") {
         fields.fail(ADAPTS);
     }
@@ -147,6 +150,7 @@ pub(super) fn compile(
         plans: plans?,
         adaptive,
         limit_source,
+        day_source,
         on_error: global.map(|global| global.on_error),
     })
 }

@@ -56,7 +56,7 @@ local OUTCOME, WAIT, REMAINING, MORE_IN, FULL_IN, COST, BOOKED, STAMP = 1, 2, 3,
 local LEASED, GENERATION, LASTS = 11, 12, 13
 -- The kinds of rules; any other one refuses all requests. Values with a penalty begin with 9.
 local TOKEN_BUCKET, WINDOW, SLIDING_WINDOW, SLIDING_LOG, LEAKY_BUCKET = 1, 2, 3, 4, 5
-local PERMITS, WARM_UP, WITH_PENALTY, GATEWAYS = 7, 8, 9, 10
+local PERMITS, WARM_UP, WITH_PENALTY, GATEWAYS, CALENDAR = 7, 8, 9, 10, 11
 -- The instant at which a charge that a grant has paid is booked.
 local GRANTED = 9007199254740991
 -- Numbers of values are far enough below 2^53 that a count of cuts stays below, too.
@@ -545,6 +545,58 @@ local function window(rpu, unit, borrow)
   }
 end
 
+-- W of a unit of the calendar. A value: end · used · number · cuts. The gateway's calendar names the
+-- present period and its neighbours, and this clock chooses among them. See calendar.rs.
+local function calendar(rpu, present, begins, ends, next_ends, borrow)
+  local over, used, number, cuts
+  local current, last = present, ends
+  if now < begins then current, last = present - 1, begins end
+  if now >= ends then current, last = present + 1, next_ends end
+  local longest = max(ends - begins, next_ends - ends)
+
+  -- The period that counts now: its number, its end, and what is used.
+  local function counting()
+    if over <= now and number < current then return current, last, 0 end
+    return number, over, used
+  end
+
+  return {
+    size = 5,
+    decode = function(v) over, used, number, cuts = unpack(v, 2, 5) end,
+    encode = function() return {CALENDAR, over, used, number, cuts} end,
+    prepare = function()
+      if over - now > longest * 1.125 then over, number, cuts = last, current, cuts + 1 end
+    end,
+    step = function(cost)
+      local at, till, taken = counting()
+      local outcome, charged = judge(cost, taken, rpu)
+      if charged > 0 then
+        taken = taken + charged
+        over, used, number = till, taken, at
+      end
+      -- The first boundary after which the number is larger.
+      local boundary = at > present and next_ends or at == present and ends or begins
+      local wait = max(till, at < current and 0 or boundary) - now
+      -- The clock of the gateway is behind by more than a period.
+      if wait <= 0 then wait = SECOND end
+      local full = taken > 0 and wait or 0
+      wait = outcome == REFUSED and wait or 0
+      local left = max(rpu - taken, 0)
+      return {outcome, wait, left, full, full, charged, now, till, at, cuts, 0, 0, 0}
+    end,
+    charge = function(cost)
+      local at, till, taken = counting()
+      cost = min(cost, rpu + borrow - taken)
+      if cost > 0 then over, used, number = till, taken + cost, at end
+    end,
+    refund = function(cost, at, booked, of_number, of)
+      if booked == over and of_number == number and of == cuts then used = max(0, used - cost) end
+    end,
+    -- By another anchor, the next period has this number.
+    life = function() return over - now + longest end,
+  }
+end
+
 -- SW. A value: newest slice · by how many slices it was moved · a count for each slice, at the
 -- slice number modulo len.
 local function sliding_window(limit, span, len, borrow)
@@ -896,7 +948,7 @@ end
 
 local kinds = {
   token_bucket, window, sliding_window, sliding_log, leaky_bucket, refuses_all, permits, warming,
-  refuses_all, permits,
+  refuses_all, permits, calendar,
 }
 
 -- The rule of a cell that counts by a to f. The latest rule of a cell has its value.

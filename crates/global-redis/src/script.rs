@@ -8,7 +8,7 @@ pub const SCRIPT: &str = match std::str::from_utf8(&BYTES) {
 };
 
 /// The SHA-1 of [`SCRIPT`] in hexadecimal, for `EVALSHA`.
-pub const SHA1: &str = "476d3a091ab971bfd2e0817ced14536d1e423076";
+pub const SHA1: &str = "55b253d4027ac3cf8e310f8a28231a8cab858eb5";
 
 /// The source, with comments and full names.
 const SOURCE: &[u8] = include_bytes!("script.lua");

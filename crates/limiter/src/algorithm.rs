@@ -17,6 +17,7 @@
 //! all steps.
 
 mod bytes;
+mod calendar;
 mod concurrency;
 pub mod grant;
 mod kind;
@@ -40,8 +41,10 @@ pub use token_bucket::BucketOptions;
 pub use values::{Admission, Allowance, Charge, MAX_WAIT, QuotaError, Reservation, Verdict};
 pub(crate) use values::{MAX_SKEW, RESERVED_FOR, borrowed, in_proportion, part};
 
+use calendar::CalendarWindow;
 use concurrency::Concurrency;
 use diana_base::time::{Span, Time};
+use diana_calendar::Calendar;
 use kind::{Kind, RefuseAll};
 use leaky_bucket::LeakyBucket;
 use lease::Lease;
@@ -90,6 +93,8 @@ pub enum Algorithm {
     WarmUp(WarmUp),
     /// `W`.
     Window(Window),
+    /// `W` of a unit of the calendar.
+    Calendar(CalendarWindow),
     /// `SW`.
     SlidingWindow(SlidingWindow),
     /// `SL`.
@@ -114,6 +119,7 @@ macro_rules! each {
             Algorithm::TokenBucket($kind) => $result,
             Algorithm::WarmUp($kind) => $result,
             Algorithm::Window($kind) => $result,
+            Algorithm::Calendar($kind) => $result,
             Algorithm::SlidingWindow($kind) => $result,
             Algorithm::SlidingLog($kind) => $result,
             Algorithm::LeakyBucket($kind) => $result,
@@ -150,6 +156,11 @@ impl Algorithm {
     /// `W`: `rpu` in each unit since the Unix epoch.
     pub fn window(quota: Allowance) -> Result<Algorithm, QuotaError> {
         Window::new(quota).map(Algorithm::Window)
+    }
+
+    /// `W`: `rpu` in each period of a calendar.
+    pub fn calendar(rpu: u64, calendar: Calendar) -> Result<Algorithm, QuotaError> {
+        CalendarWindow::new(rpu, calendar).map(Algorithm::Calendar)
     }
 
     /// `SW`: `rpu` in the last `slices` slices of a unit.
@@ -221,10 +232,38 @@ impl Algorithm {
         each!(self, kind => kind.refund(cell, now, charge));
     }
 
-    /// The parameters of the algorithm for a global store.
+    /// The parameters of the algorithm for a global store. Those of a calendar lack the periods.
     #[must_use]
     pub fn parameters(&self) -> Parameters {
         each!(self, kind => kind.parameters())
+    }
+
+    /// The parameters for a question to a global store at `now`.
+    #[must_use]
+    pub fn parameters_at(&self, now: Time) -> Parameters {
+        match self {
+            Algorithm::Calendar(window) => window.parameters_at(now),
+            _ => self.parameters(),
+        }
+    }
+
+    /// The calendar whose periods the algorithm counts.
+    #[must_use]
+    pub fn of_calendar(&self) -> Option<&Calendar> {
+        if let Algorithm::Calendar(window) = self { Some(&window.calendar) } else { None }
+    }
+
+    /// The same algorithm, whose periods begin on this day of a month.
+    pub(crate) fn from_day(self, day: u8) -> Algorithm {
+        let Algorithm::Calendar(mut window) = self else { return self };
+        window.calendar.day = day;
+        Algorithm::Calendar(window)
+    }
+
+    /// The unit of the quota at `now`: the length of the calendar's present period.
+    #[must_use]
+    pub fn unit_at(&self, now: Time, unit: Span) -> Span {
+        if let Algorithm::Calendar(window) = self { window.length(now) } else { unit }
     }
 
     /// The time until the cell rests if no request comes: a new cell then behaves the same, under
@@ -260,6 +299,7 @@ impl Algorithm {
             Algorithm::TokenBucket(_)
             | Algorithm::WarmUp(_)
             | Algorithm::Window(_)
+            | Algorithm::Calendar(_)
             | Algorithm::SlidingWindow(_)
             | Algorithm::SlidingLog(_)
             | Algorithm::LeakyBucket(_)
@@ -278,6 +318,7 @@ impl Algorithm {
             Algorithm::LeakyBucket(bucket) => bucket.without_waiting().map(Algorithm::LeakyBucket),
             Algorithm::WarmUp(_)
             | Algorithm::Window(_)
+            | Algorithm::Calendar(_)
             | Algorithm::SlidingWindow(_)
             | Algorithm::SlidingLog(_)
             | Algorithm::Concurrency(_)
@@ -295,6 +336,7 @@ impl Algorithm {
             Algorithm::WarmUp(bucket) => Some(Algorithm::WarmUp(bucket.adapting(quota, lowest, least))),
             Algorithm::Concurrency(_) => Some(*self),
             Algorithm::Window(_)
+            | Algorithm::Calendar(_)
             | Algorithm::SlidingWindow(_)
             | Algorithm::SlidingLog(_)
             | Algorithm::LeakyBucket(_)
@@ -313,6 +355,10 @@ impl Algorithm {
             Algorithm::Window(window) => {
                 let borrow = in_proportion(window.borrow, quota.rpu, rpu);
                 Algorithm::Window(window.with(quota.rpu.max(least), borrow))
+            }
+            Algorithm::Calendar(window) => {
+                let borrow = in_proportion(window.borrow, quota.rpu, rpu);
+                Algorithm::Calendar(window.with(quota.rpu.max(least), borrow))
             }
             Algorithm::SlidingWindow(window) => {
                 let borrow = in_proportion(window.borrow, quota.rpu, rpu);
@@ -335,6 +381,9 @@ impl Algorithm {
             Algorithm::WarmUp(bucket) => Algorithm::WarmUp(bucket.share(quota, of, least)),
             Algorithm::Window(window) => {
                 Algorithm::Window(window.with(quota.rpu, part(window.borrow, of, least)))
+            }
+            Algorithm::Calendar(window) => {
+                Algorithm::Calendar(window.with(quota.rpu, part(window.borrow, of, least)))
             }
             Algorithm::SlidingWindow(window) => {
                 Algorithm::SlidingWindow(window.with(quota.rpu, part(window.borrow, of, least)))
@@ -440,6 +489,7 @@ impl Algorithm {
         match &mut self {
             Algorithm::TokenBucket(bucket) if bucket.can_settle() => *bucket = bucket.borrowing(borrow),
             Algorithm::Window(window) => window.borrow = borrow,
+            Algorithm::Calendar(window) => window.borrow = borrow,
             Algorithm::SlidingWindow(window) => window.borrow = borrow,
             Algorithm::TokenBucket(_)
             | Algorithm::WarmUp(_)

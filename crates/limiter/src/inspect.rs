@@ -157,12 +157,17 @@ impl Target {
     }
 
     /// The question to the global store of the rule, and the store's shard.
-    pub(crate) fn inspection(&self, change: StoreChange, policy: &Policy) -> Option<(usize, GlobalQuery)> {
+    pub(crate) fn inspection(
+        &self,
+        change: StoreChange,
+        policy: &Policy,
+        now: Time,
+    ) -> Option<(usize, GlobalQuery)> {
         debug_assert!(self.is_global, "a rule that this gateway counts");
         let (global, quota) = policy.global_group(self.place).zip(self.stated(policy))?;
         let key = self.key.key();
         let mut quotas = [(self.rule, quota)].into_iter();
-        let look = global.idle_queries(policy, key, &mut quotas, false).into_iter().next()?;
+        let look = global.idle_queries(policy, key, &mut quotas, (now, false)).into_iter().next()?;
         // The question itself counts toward no penalty.
         let penalty = look.penalty.map(|penalty| PenaltyParameters { after: 0, ..penalty });
         let next =
@@ -225,7 +230,7 @@ impl Target {
         let judge = self.open(&mut cell, cells, &context, &mut Events::default())?;
         let now = cell.at();
         let cell = cell.bytes_mut();
-        let quota = judge.quota.shown();
+        let quota = judge.quota.shown_at(now);
         let used = quota.rpu.saturating_sub(judge.step(cell, now, 0).remaining);
         let before = cell.to_vec();
         let verdict = judge.peek(cell, &before, now, judge.quota.headroom());

@@ -45,7 +45,7 @@ pub(crate) use place::Place;
 pub use quota::{Headroom, PlacedQuota, Quota};
 pub use quotas::{MAX_PLANS, PlanId, PlanSource};
 pub use replicas::Replicas;
-pub(crate) use rule::Role;
+pub(crate) use rule::{Brought, Role};
 pub use rule::{LimitSource, Rule, RuleId};
 pub use shards::CountKey;
 pub use usage::{Measure, Measures, ResponseNumber, Statuses, Usage};
@@ -273,6 +273,13 @@ impl Policy {
     /// All rules, in the order in which they are checked.
     pub fn rules(&self) -> impl Iterator<Item = (RuleId, &Rule)> {
         self.rules.iter().enumerate().map(|(index, rule)| (RuleId::new(index), &**rule))
+    }
+
+    /// Whether a rule counts periods of the calendar.
+    #[must_use]
+    pub fn has_calendars(&self) -> bool {
+        let mut quotas = self.rules.iter().flat_map(|rule| rule.quotas.all());
+        quotas.any(|quota| quota.algorithm().of_calendar().is_some())
     }
 
     /// Whether the allow list has entries.

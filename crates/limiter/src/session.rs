@@ -126,8 +126,8 @@ impl Session {
     /// calls as for [`Outcome::Query`], and calls [`Session::take_question`] when the store has
     /// answered or has failed to. `None`: the store is down, or its protocol has no such question.
     #[must_use]
-    pub fn ask<S: Store>(worker: &mut Worker<S>, question: Question) -> Option<Session> {
-        let ticket = worker.ask(&question)?;
+    pub fn ask<S: Store>(worker: &mut Worker<S>, question: Question, now: Time) -> Option<Session> {
+        let ticket = worker.ask(&question, now)?;
         let querying = Some(Box::new(Querying { ticket, asks: Asks::Question(question) }));
         Some(Session { querying, ..Session::default() })
     }

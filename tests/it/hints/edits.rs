@@ -179,6 +179,14 @@ const KINDS: &[Kind] = &[
         marks: &["write `secret` beside it"],
         apply: |hint| vec![hint.edited(|document| at(document, hint.parent())["secret"] = json!(SECRET))],
     },
+    Kind {
+        marks: &["write the zone of its present offset"],
+        apply: |hint| vec![hint.replaced(|_| json!("Etc/GMT-2"))],
+    },
+    Kind {
+        marks: &["write `unit: month`"],
+        apply: |hint| vec![hint.edited(|document| hint.rule(document)["unit"] = json!("month"))],
+    },
     Kind { marks: &["write the secret itself"], apply: |hint| vec![hint.replaced(|_| json!(SECRET))] },
     Kind {
         marks: &["write `store: ", "write the full form with `limits` and `store`"],

@@ -70,3 +70,23 @@ fn a_rule_that_never_refuses_is_named_after_the_line_of_the_configuration() {
     assert_eq!(place("configuration taken"), Some(warning - 1), "{log:?}");
     assert_eq!(gateway.world.logged("can never refuse"), 1, "{log:?}");
 }
+
+#[test]
+fn zone_data_of_more_than_a_year_are_logged_once() {
+    let json = |unit: &str| {
+        let rule = format!(r#"{{"name": "all", "algo": "W", "rpu": 1, "unit": "{unit}"}}"#);
+        format!(r#"{{"limits": [{{"url": "/", "rules": [{rule}]}}]}}"#)
+    };
+    // Today, and in 2033.
+    for (unit, now, old) in
+        [("month", 1_700_000_000, 0), ("month", 2_000_000_000, 1), ("minute", 2_000_000_000, 0)]
+    {
+        let gateway = Gateway::new(CasSemantics::Lenient, 2, Exports::All, false);
+        gateway.world.clock.set(now * 1_000_000_000);
+        assert!(gateway.configure(&json(unit)));
+        assert_eq!(gateway.world.logged("are older than a year"), old, "{unit} at {now}");
+        let version = ["time zones ", diana_calendar::version()].concat();
+        assert_eq!(gateway.world.logged(&version), usize::from(unit == "month"), "{unit}");
+        gateway.no_crash();
+    }
+}

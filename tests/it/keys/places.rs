@@ -98,6 +98,26 @@ pub fn places() -> Vec<Place> {
             r#"{"limits": [{"url": "/", "rules": [{"algo": "W", "unit": "second", "rpu": @}]}]}"#,
             json!({"jwt": "a", "default": 1, "max": LARGEST}),
         ),
+        place(
+            "anchor",
+            r#"{"limits": [{"url": "/", "rules": [{"algo": "W", "rpu": 1, "unit": "month", "anchor": @}]}]}"#,
+            json!({"day": 1, "hour": 5}),
+        ),
+        place(
+            "anchor",
+            r#"{"limits": [{"url": "/", "rules": [{"algo": "W", "rpu": 1, "unit": "week", "anchor": @}]}]}"#,
+            json!({"weekday": "friday", "hour": 5}),
+        ),
+        place(
+            "anchor",
+            r#"{"limits": [{"url": "/", "rules": [{"algo": "W", "rpu": 1, "unit": "year", "anchor": @}]}]}"#,
+            json!({"month": 2, "hour": 5}),
+        ),
+        place(
+            "anchor_day",
+            r#"{"limits": [{"url": "/", "rules": [{"algo": "W", "rpu": 1, "unit": "month", "anchor": {"day": @}}]}]}"#,
+            json!({"jwt": "a", "default": 1}),
+        ),
         place("penalty", &of_rule(r#""penalty": @"#), json!({"after": 1, "for": "1s"})),
         place(
             "adapt",
@@ -166,6 +186,7 @@ pub fn places() -> Vec<Place> {
         let mut rules = vec![base.clone(), with("scope", json!("global")), with("mode", json!("shadow"))];
         // Only these can correct a charge when the request ends.
         rules.extend(matches!(kind.short, "TB" | "W" | "SW").then(|| with("charge", json!({"status": 401}))));
+        rules.extend((kind.short == "W").then(|| with("unit", json!("month"))));
         for rule in rules {
             let text = rule.to_string();
             let text = text.strip_suffix('}').unwrap();

@@ -1,9 +1,10 @@
 //! What the command prints, and its exit codes.
 
-use std::io::Write;
+use std::io::{Read, Write};
+use std::net::TcpListener;
 use std::path::Path;
 use std::process::{Command, Stdio};
-use std::{env, fs, process};
+use std::{env, fs, process, thread};
 
 /// Runs the command on a text, and returns the exit code and the standard output.
 fn check(text: &str, options: &[&str]) -> (i32, String) {
@@ -199,7 +200,10 @@ fn programs_see_json() {
     assert_eq!(first["end"], serde_json::json!({"line": 4, "column": 41}));
     assert_eq!((&first["code"], &first["severity"]), (&"diana::wrong-value".into(), &"error".into()));
     assert_eq!(first["message"], "unknown unit `secnd`");
-    assert_eq!(first["hint"], "expected second, minute, hour, day or a span such as `30s`");
+    assert_eq!(
+        first["hint"],
+        "expected second, minute, hour, day, week, month, year or a span such as `30s`"
+    );
     assert!(first["page"].as_str().unwrap().ends_with("/docs/cli/check.md#wrong-value"));
     let (code, json) = check(FINE, &["--format", "json"]);
     let value: serde_json::Value = serde_json::from_str(&json).unwrap();
@@ -248,4 +252,57 @@ fn the_page_shows_what_the_command_prints() {
     }
     fs::remove_dir_all(folder).unwrap();
     assert_eq!(count, 2);
+}
+
+/// A Redis that answers `INFO memory` once, after the password if it asks for one.
+fn redis(password: Option<&'static str>, info: &'static str) -> (u16, thread::JoinHandle<()>) {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = listener.local_addr().unwrap().port();
+    let serve = move || {
+        let (mut stream, _) = listener.accept().unwrap();
+        let mut read = |command: String| {
+            let mut bytes = vec![0; command.len()];
+            stream.read_exact(&mut bytes).unwrap();
+            assert_eq!(String::from_utf8(bytes).unwrap(), command);
+            stream.try_clone().unwrap()
+        };
+        if let Some(password) = password {
+            let command = format!("*2\r\n$4\r\nAUTH\r\n${}\r\n{password}\r\n", password.len());
+            read(command).write_all(b"+OK\r\n").unwrap();
+        }
+        let reply = read("*2\r\n$4\r\nINFO\r\n$6\r\nmemory\r\n".into()).write_all(info.as_bytes());
+        reply.unwrap();
+    };
+    (port, thread::spawn(serve))
+}
+
+#[test]
+fn a_redis_that_may_evict_a_month_is_named() {
+    let text = "limits:\n  - url: /\n    rules:\n      - {name: a, algo: W, rpu: 5, unit: month, scope: global}\n\
+        store:\n  redis: {cluster: redis, secret: 0123456789abcdef, replicas: auto}\n";
+    let evicting = "$60\r\n# Memory\r\nmaxmemory:1048576\r\nmaxmemory_policy:volatile-lfu\r\n\r\n";
+    let unlimited = "$54\r\n# Memory\r\nmaxmemory:0\r\nmaxmemory_policy:volatile-lfu\r\n\r\n";
+    let refused = "-NOAUTH Authentication required.\r\n";
+    for (password, info, is_answered, is_named) in [
+        (None, evicting, true, true),
+        (Some("a secret"), evicting, true, true),
+        (None, unlimited, true, false),
+        (None, refused, false, false),
+    ] {
+        let (port, server) = redis(password, info);
+        let file = tempfile::NamedTempFile::with_suffix(".yaml").unwrap();
+        fs::write(file.path(), text).unwrap();
+        let mut command = Command::new(env!("CARGO_BIN_EXE_diana"));
+        command.args(["check", "--redis", &format!("127.0.0.1:{port}")]).arg(file.path());
+        match password {
+            Some(password) => command.env("REDISCLI_AUTH", password),
+            None => command.env_remove("REDISCLI_AUTH"),
+        };
+        let output = command.output().unwrap();
+        server.join().unwrap();
+        let printed = String::from_utf8([output.stdout, output.stderr].concat()).unwrap();
+        assert_eq!(printed.contains("evicting-store"), is_named, "{printed}");
+        assert_eq!(printed.contains("NOAUTH"), info == refused, "{printed}");
+        assert_eq!(output.status.success(), is_answered, "{printed}");
+    }
 }

@@ -23,7 +23,7 @@ fn corpus() -> Vec<(String, String)> {
 }
 
 fn check(name: &str, text: &str) {
-    let report = Report::of(File::new(name, text), Fleet { replicas: Some(3), envoy: None });
+    let report = Report::of(File::new(name, text), Fleet { replicas: Some(3), ..Fleet::default() });
     for finding in &report.findings {
         let range = finding.range.clone();
         assert!(range.start <= range.end && range.end <= text.len(), "{finding:?}");

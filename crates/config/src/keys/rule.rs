@@ -13,6 +13,8 @@ const MOST_IN_WINDOW: u64 = Allowance::MAX_IN_WINDOW;
 pub(super) const DEFINITIONS: &[Definition] = &[
     Definition { name: "rule", shape: Shape::Object(&RULE) },
     Definition { name: "rpu", shape: Shape::Object(&RPU) },
+    Definition { name: "anchor", shape: Shape::Object(&ANCHOR) },
+    Definition { name: "anchor_day", shape: Shape::Object(&ANCHOR_DAY) },
     Definition { name: "quota", shape: Shape::Object(&QUOTA) },
     Definition { name: "actor_segment", shape: Shape::Object(&ACTOR_SEGMENT) },
     Definition { name: "missing", shape: Shape::Object(&MISSING) },
@@ -71,6 +73,45 @@ const RPU: Object = Object {
     )
 };
 
+/// Where a period of the calendar begins.
+const ANCHOR: Object = Object::new(
+    "algorithms.md#periods-of-the-calendar",
+    &[&[
+        key("hour", "The hour at which the first day begins.", Shape::Whole(0, 23)).or_whole(0),
+        key(
+            "weekday",
+            "`unit: week`: the first day.",
+            Shape::Choice(&["monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday"]),
+        )
+        .or("monday"),
+        key(
+            "day",
+            "`unit: month` and `unit: year`: the first day, or the last day of a shorter month.",
+            Shape::Any(&[Shape::Whole(1, 31), Shape::Def("anchor_day")]),
+        )
+        .or_whole(1),
+        key("month", "`unit: year`: the first month.", Shape::Whole(1, 12)).or_whole(1),
+    ]],
+);
+
+/// A day that comes with the request.
+const ANCHOR_DAY: Object = Object {
+    one_of: &[&["jwt", "property", "header"]],
+    ..Object::new(
+        "algorithms.md#periods-of-the-calendar",
+        &[&[
+            key("jwt", "The claim of the bearer token with the day, dotted.", Shape::Text),
+            key(
+                "property",
+                "The attribute of the gateway with the day, by the steps of its path.",
+                Shape::Any(&[Shape::Text, Shape::List(&Shape::Text, 1, Some(16))]),
+            ),
+            key("header", "The request header with the day, which the gateway has to set.", Shape::Text),
+            key("default", "The day of requests without one.", Shape::Whole(1, 31)).required(),
+        ]],
+    )
+};
+
 const ONE_ACTOR: Shape = Shape::Any(&[Shape::Scalar, Shape::Def("actor_segment")]);
 
 const RATE: &[Key] = &[rpu(Shape::Any(&[Shape::Size(0, MOST_IN_WINDOW), Shape::Def("rpu")]))];
@@ -84,9 +125,9 @@ const fn rpu(shape: Shape) -> Key {
 
 const UNIT_OF_RATE: &[Key] = &[key(
     "unit",
-    "The unit of `rpu`: a word, or a span from `1ms` to `7d`. `algo: C` has none.",
+    "The unit of `rpu`: a word, or a span from `1ms` to `7d`. `algo: C` has none. `week`, `month` and `year` need `algo: W`.",
     Shape::Any(&[
-        Shape::Choice(&["second", "minute", "hour", "day"]),
+        Shape::Choice(&["second", "minute", "hour", "day", "week", "month", "year"]),
         Shape::Matching(UNIT, "another spelling of a word, such as `min`"),
         Shape::Matching(SPAN, "a span from `1ms` to `7d`"),
     ]),
@@ -119,6 +160,15 @@ pub(super) const ALGORITHM: &[Key] = &[
         Shape::Span(secs(1), secs(86_400)),
     )
     .on("algorithms.md#warm-up"),
+    key("anchor", "`W`: where a day, week, month or year begins.", Shape::Def("anchor"))
+        .on("algorithms.md#periods-of-the-calendar"),
+    key(
+        "timezone",
+        "`W`: the time zone of days, weeks, months or years, a name of the IANA database.",
+        Shape::Text,
+    )
+    .or("UTC")
+    .on("algorithms.md#periods-of-the-calendar"),
     key("slices", "`SW`: the number of slices of the unit.", Shape::Whole(2, 60))
         .or_whole(10)
         .on("algorithms.md#keys"),

@@ -10,6 +10,10 @@ use log::{info, warn};
 const NO_VM_ID: &str = "`vm_id` is empty: all filters of this gateway without a `vm_id` share their data, those of \
     other programs included; give this filter a `vm_id` of its own in `vm_config`";
 
+const NS_PER_SEC: u64 = 1_000_000_000;
+/// Zone data of so many days get a warning.
+const A_YEAR: u64 = 365;
+
 impl<H: Host> Plugin<H> {
     /// Logs that the configuration with these bytes is accepted, unless another worker has just
     /// logged it.
@@ -31,6 +35,14 @@ impl<H: Host> Plugin<H> {
         for warning in self.configuration.warnings.iter().take(MAX_LOGGED) {
             warn!("configuration, {warning}");
         }
+        if self.configuration.policy.has_calendars()
+            && diana_calendar::age_days(self.now().as_ns() / NS_PER_SEC) > A_YEAR
+        {
+            warn!(
+                "the time zones of this build, {}, are older than a year: install a newer release",
+                diana_calendar::version()
+            );
+        }
         if self.host.shares_with_others(self.kind) {
             warn!("{NO_VM_ID}");
         }
@@ -49,6 +61,9 @@ impl<H: Host> Plugin<H> {
             size.div_ceil(1024)
         );
         let clusters = self.worker.with(|worker| worker.clusters().join(", ")).unwrap_or_default();
+        if policy.has_calendars() {
+            words.extend(["; time zones ", diana_calendar::version()]);
+        }
         if !clusters.is_empty() {
             words.extend(["; store ", &clusters, ", fingerprint of its secret ", &self.store_secret()]);
         }

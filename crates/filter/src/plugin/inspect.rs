@@ -282,8 +282,8 @@ impl<H: Host> Plugin<H> {
 
     /// Asks the global store of the rule.
     fn ask(&self, target: Target, change: StoreChange) -> Result<Reply, (u32, String)> {
-        let question = Question { target, change };
-        let session = self.worker.with(|worker| Session::ask(worker, question)).flatten();
+        let (question, now) = (Question { target, change }, self.now());
+        let session = self.worker.with(|worker| Session::ask(worker, question, now)).flatten();
         let why = "the store of this rule is down, or answers no questions";
         session.map(|session| Reply::Later(Box::new(session))).ok_or((503, why.into()))
     }

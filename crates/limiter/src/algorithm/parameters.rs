@@ -7,6 +7,7 @@ use super::rate::{Exact, Rate};
 use super::ring::Ring;
 use super::values::{Allowance, COLD_FACTOR, MAX_WAIT};
 use diana_base::time::Span;
+use diana_calendar::Period;
 
 /// The number of an algorithm kind, and up to six parameters.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -56,6 +57,12 @@ const WARM_UP: u8 = 8;
 /// Number 9 is taken: adaptive limits, which no store counts.
 /// Running gateways. Each holds one permit, so they are counted as permits are.
 const GATEWAYS: u8 = 10;
+
+/// `W` of a unit of the calendar.
+const CALENDAR: u8 = 11;
+
+/// No period of a calendar is further away: two years, and a changed anchor.
+const LONGEST_PERIOD_US: u128 = 3 * 366 * 86_400 * 1_000_000;
 
 /// No bucket of a configuration takes longer to fill: 100 years.
 const LONGEST_FILL_US: u128 = 100 * 365 * 86_400 * 1_000_000;
@@ -164,6 +171,7 @@ impl Parameters {
             }
             CONCURRENCY => (0, NO_PERMIT_US.into()),
             REFUSE_ALL => (0, 0),
+            CALENDAR => (0, LONGEST_PERIOD_US),
             _ => (0, b),
         };
         [(wait, 0), (reach, SLACK_US)]
@@ -257,6 +265,15 @@ impl Parameters {
     /// `W`: at most `a` units in each window of `b` µs. Settling may borrow `c` units.
     pub(super) fn window(rpu: u64, unit: Span) -> Parameters {
         Parameters { kind: WINDOW, numbers: [rpu, us(unit), 0, 0, 0, 0] }
+    }
+
+    /// `W` of a unit of the calendar: at most `a` units in each period. The present one has the
+    /// number `b`, begins at `c` µs and ends at `d` µs; the next one ends at `e` µs. Settling may
+    /// borrow `f` units.
+    pub(super) fn calendar(rpu: u64, period: Period, borrow: u64) -> Parameters {
+        let Period { number, start, end, next_end } = period;
+        let [start, end, next_end] = [start, end, next_end].map(|second| us(Span::from_secs(second)));
+        Parameters { kind: CALENDAR, numbers: [rpu, number.into(), start, end, next_end, borrow] }
     }
 
     /// `SW`: at most `a` units in `b` µs, divided into `c` slices. Settling may borrow `d` units.

@@ -97,6 +97,17 @@ impl Window {
     }
 }
 
+/// Whether a window of `rpu` units with so many used admits a request, and what it is charged.
+pub(super) fn judge(rpu: u64, used: u64, cost: u64, ends_in: Span) -> (Admission, u64) {
+    if cost > rpu {
+        (Admission::Refuse { retry_after: None }, 0)
+    } else if cost > rpu.saturating_sub(used) {
+        (Admission::Refuse { retry_after: Some(ends_in) }, 0)
+    } else {
+        (Admission::Admit { delay: Span::ZERO }, cost)
+    }
+}
+
 impl Kind for Window {
     fn canonical_form(&self) -> String {
         let canonical_form = format!("W {} in {} ns", self.rpu, self.unit_ns);
@@ -124,15 +135,8 @@ impl Kind for Window {
 
     fn step(&self, cell: &mut [u8], now: Time, cost: u64) -> Verdict {
         let (window, used) = self.counting(cell, now);
-        let left = self.rpu.saturating_sub(used);
         let ends_in = self.ends_in(window, now);
-        let (outcome, charged) = if cost > self.rpu {
-            (Admission::Refuse { retry_after: None }, 0)
-        } else if cost > left {
-            (Admission::Refuse { retry_after: Some(ends_in) }, 0)
-        } else {
-            (Admission::Admit { delay: Span::ZERO }, cost)
-        };
+        let (outcome, charged) = judge(self.rpu, used, cost, ends_in);
         let used = used.saturating_add(charged);
         if charged > 0 {
             write(cell, 0, window.to_le_bytes());

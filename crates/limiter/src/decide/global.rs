@@ -13,7 +13,7 @@ use super::check::{Checks, GroupCheck};
 use super::outcome::Decision;
 use super::resolve::GroupRequest;
 use super::settle::GlobalPending;
-use crate::algorithm::{Admission, Verdict};
+use crate::algorithm::{Admission, Charge, Verdict};
 use crate::cells::{CellId, Context, Events, SLOTS, VALID_FOR};
 use crate::global::{GlobalCharge, GlobalQuery, LeaseRefill, RuleQuery, RuleReply};
 use crate::policy::{Demand, GlobalGroup, Judgement, OnError, Policy, RuleCheck, RuleResult};
@@ -335,22 +335,23 @@ impl GroupCheck {
         for (rule, RuleReply { verdict, .. }) in self.rules_mut(all).iter_mut().zip(replies) {
             // A hostile global store may report any number.
             let remaining = verdict.remaining.min(rule.shown().rpu);
-            rule.judgement = Judgement::By(Verdict { remaining, ..*verdict });
+            let charge = Charge { at: now, ..verdict.charge };
+            rule.judgement = Judgement::By(Verdict { remaining, charge, ..*verdict });
         }
         if let Some(store) = &mut self.store {
             store.state = StoreState::Answered(replies.to_vec(), now);
         }
     }
 
-    /// The query about each rule. With `fetches`, the query also asks for a lease.
+    /// The query about each rule at `now`. With `fetches`, the query also asks for a lease.
     fn queries(
         &self,
         global: &GlobalGroup,
         rules: &[RuleCheck],
-        fetches: bool,
+        (now, fetches): (Time, bool),
         policy: &Policy,
     ) -> Vec<RuleQuery> {
-        global.queries(policy, self.request.key.key(), self.rules(rules), fetches)
+        global.queries(policy, self.request.key.key(), self.rules(rules), (now, fetches))
     }
 
     /// The refill of the lease for this request's quotas.
@@ -417,9 +418,10 @@ impl Checks {
     ) -> impl Iterator<Item = GlobalPending> + 'a {
         self.stores(policy).flat_map(move |(check, store, global)| {
             let own = check.rules(rules);
-            let is_settled =
-                store.answered_at().is_some() && own.iter().any(|rule| rule.demand.pending.is_some());
-            let queries = if is_settled { check.queries(global, rules, false, policy) } else { Vec::new() };
+            let answered =
+                store.answered_at().filter(|_| own.iter().any(|rule| rule.demand.pending.is_some()));
+            let queries = answered.map(|now| check.queries(global, rules, (now, false), policy));
+            let queries = queries.unwrap_or_default();
             let admitted = queries
                 .into_iter()
                 .zip(store.replies())
@@ -470,7 +472,7 @@ impl Pending {
         let mut shards: Vec<(usize, Vec<Vec<RuleQuery>>)> = Vec::new();
         for (check, store, global) in self.checks.stores(policy).filter(|(_, store, _)| store.is_unanswered())
         {
-            let queries = check.queries(global, &self.decision.checks, store.fetches, policy);
+            let queries = check.queries(global, &self.decision.checks, (self.at, store.fetches), policy);
             match shards.iter_mut().find(|(shard, _)| *shard == store.shard) {
                 Some((_, groups)) => groups.push(queries),
                 None => shards.push((store.shard, vec![queries])),
@@ -540,7 +542,7 @@ impl Pending {
         for (check, store, global) in self.checks.stores(policy) {
             let replies = store.replies();
             if replies.iter().any(|reply| reply.charge[0] > 0) {
-                let queries = check.queries(global, rules, false, policy);
+                let queries = check.queries(global, rules, (self.at, false), policy);
                 let charged = queries.iter().zip(replies).filter(|(_, reply)| reply.charge[0] > 0);
                 results.charges.extend(charged.map(|(query, reply)| (store.shard, query.charge(reply))));
             }

@@ -15,7 +15,7 @@ use super::outcome::{Decision, Outcome, Reason};
 use crate::actor;
 use crate::cells::{CellActor, Context};
 use crate::policy::{
-    ActorKey, ActorSource, Demand, GroupIndex, Judgement, KeyBuffer, Missing, Mode, PlanId, Policy,
+    ActorKey, ActorSource, Brought, Demand, GroupIndex, Judgement, KeyBuffer, Missing, Mode, PlanId, Policy,
     RequestClass, Role, RolloutHash, Rule, RuleCheck, RuleGroup, RuleId,
 };
 use crate::request::Request;
@@ -48,10 +48,12 @@ impl GroupRequest {
         for check in rules {
             let each = &mut check.demand;
             // This group is the first that takes over, so the quota is no share yet.
-            let limit = Some(each.quota.quota.configured().rpu);
+            let quota = &each.quota.quota;
+            let day = quota.algorithm().of_calendar().map(|calendar| calendar.day.into());
+            let brought = Brought { limit: Some(quota.configured().rpu), day };
             let fresh = policy
                 .rule(each.rule)
-                .and_then(|rule| Some((rule, demand(group, key, *class, (each.rule, rule), limit)?)));
+                .and_then(|rule| Some((rule, demand(group, key, *class, (each.rule, rule), brought)?)));
             debug_assert!(fresh.is_some(), "a rule applies in each role");
             if let Some((rule, Demand { quota, mode, headroom, cost, .. })) = fresh {
                 let cost = if rule.varying.is_some() { each.cost } else { cost };
@@ -145,7 +147,7 @@ impl GroupRequest {
         let key = key.key();
         let actor = if has_actor { key.source() } else { ActorSource::Missing };
         decision.checks.extend(group.ids().zip(group.rules(&policy.rules)).filter_map(|(id, rule)| {
-            let mut demand = demand(group, key, class, (id, rule), rule.limit_in(request))?;
+            let mut demand = demand(group, key, class, (id, rule), rule.brought_in(request))?;
             if let Some(cost) = &rule.varying {
                 (demand.cost, demand.pending) = cost.on_arrival(request);
             }
@@ -185,19 +187,19 @@ fn rollout(group: &RuleGroup, policy: &Policy, request: &Request, key: &mut KeyB
     }
 }
 
-/// The demand of a request of fixed cost on one rule, with the limit that the request brings.
+/// The demand of a request of fixed cost on one rule, with what the request brings.
 /// `None`: the rule does not apply.
 fn demand(
     group: &RuleGroup,
     key: ActorKey,
     class: RequestClass,
     (id, rule): (RuleId, &Rule),
-    limit: Option<u64>,
+    brought: Brought,
 ) -> Option<Demand> {
     let stated = rule.stated(key, class.plan)?;
-    let quota = match limit {
-        Some(_) => group.quota(id, rule, &rule.brought(stated, limit)),
-        None => group.quota(id, rule, stated),
+    let quota = match brought {
+        Brought { limit: None, day: None } => group.quota(id, rule, stated),
+        _ => group.quota(id, rule, &rule.brought(stated, brought)),
     };
     let leaves_headroom = group.has_headroom && !class.is_high_priority;
     Some(Demand {

@@ -3,7 +3,7 @@
 
 use crate::algorithm::{self, Parameters, Penalty, PenaltyParameters, Verdict};
 use crate::policy::{ActorKey, CountKey, Demand, GlobalGroup, Mode, Policy, Quota, RuleCheck, RuleId};
-use diana_base::time::Span;
+use diana_base::time::{Span, Time};
 
 /// One query to one shard. The shard answers the query at one instant, as a whole or not at all.
 /// See the example of [`StoreProtocol`](super::StoreProtocol).
@@ -192,10 +192,10 @@ impl GlobalGroup {
         policy: &Policy,
         key: ActorKey,
         checks: &[RuleCheck],
-        fetches: bool,
+        (now, fetches): (Time, bool),
     ) -> Vec<RuleQuery> {
         let mut quotas = checks.iter().map(|check| (check.rule(), check.demand.quota.quota));
-        let mut queries = self.idle_queries(policy, key, &mut quotas, fetches);
+        let mut queries = self.idle_queries(policy, key, &mut quotas, (now, fetches));
         let demands = checks.iter().map(|check| &check.demand);
         for (query, Demand { mode, cost, headroom, .. }) in queries.iter_mut().zip(demands) {
             (query.enforced, query.cost) = (*mode == Mode::Enforce, *cost);
@@ -210,10 +210,10 @@ impl GlobalGroup {
         policy: &Policy,
         key: ActorKey,
         quotas: &mut dyn Iterator<Item = (RuleId, Quota)>,
-        fetches: bool,
+        (now, fetches): (Time, bool),
     ) -> Vec<RuleQuery> {
         let query = |(id, quota): (RuleId, Quota)| {
-            let (rule, parameters) = (policy.rule(id)?, quota.parameters());
+            let (rule, parameters) = (policy.rule(id)?, quota.parameters_at(now));
             let ordinal = self.ordinals.get(id.index().checked_sub(self.group.rules.start)?)?;
             // All quotas of a rule with states of one form count together.
             let base = rule.time_base(&quota);

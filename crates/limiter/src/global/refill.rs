@@ -56,7 +56,9 @@ impl LeaseRefill {
         let Some(global_group) = policy.global_group(self.place) else {
             return Vec::new();
         };
-        global_group.idle_queries(policy, self.key.key(), &mut self.quotas.iter().copied(), fetches)
+        // No quota of a calendar is leased, so the instant does not matter.
+        let quotas = &mut self.quotas.iter().copied();
+        global_group.idle_queries(policy, self.key.key(), quotas, (Time::ZERO, fetches))
     }
 
     /// The group that spends the lease, and the hash of the cell that holds it.

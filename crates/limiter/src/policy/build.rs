@@ -218,6 +218,7 @@ impl Builder {
                 salt: names.salt,
                 adaptive: draft.adaptive.take(),
                 limit_source: draft.limit_source.take(),
+                day_source: draft.day_source.take(),
                 replicas: self.replicas.as_ref().filter(|_| is_global).map(Arc::clone),
                 varying: (draft.cost.settles() || draft.cost.fixed().is_none()).then(|| Arc::new(draft.cost)),
             }));
@@ -255,6 +256,7 @@ impl Builder {
         let settles = own.iter().any(|rule| rule.is_settled());
         let has_headroom = all().any(|quota| quota.headroom() > 0);
         let moves = own.iter().any(|rule| rule.moves(role));
+        let has_day_source = own.iter().any(|rule| rule.day_source.is_some());
         let can_reserve = all().all(|quota| quota.as_reserve().is_some());
         let max_actors = match (actors.is_empty(), role) {
             (false, _) => self.max_actors,
@@ -274,7 +276,7 @@ impl Builder {
             role,
             table: Table::new(name, Vec::new(), 1),
             // A worker would spend a reservation for any request, and at a limit that has moved.
-            can_reserve: can_reserve && !moves && !settles && !has_headroom,
+            can_reserve: can_reserve && !moves && !settles && !has_headroom && !has_day_source,
             may_wait: all().any(|quota| quota.algorithm().may_wait()),
             ends_with_request: all().any(|quota| quota.algorithm().ends_with_request()),
             has_penalty: all().any(|quota| quota.penalty().is_some()),
@@ -283,6 +285,7 @@ impl Builder {
             has_plans: own.iter().any(|rule| !rule.quotas.plans.is_empty()),
             has_rollout: own.iter().any(|rule| rule.enforce.is_partial()),
             varies: own.iter().any(|rule| rule.varying.is_some()),
+            has_day_source,
             has_limit_source: own.iter().any(|rule| rule.limit_source.is_some()),
             settles,
         };
@@ -302,9 +305,14 @@ impl Builder {
         let plans = (!rule.plans.is_empty()).then_some([self.plan_fingerprint, plans]);
         let cost = (cost > 0).then_some(cost);
         let numbers = numbers.into_iter().chain(plans.into_iter().flatten()).chain(cost);
+        let all = [&rule.quota].into_iter().chain(rule.overrides.values());
+        let all = all.chain(rule.plans.iter().filter_map(|(_, quota)| quota.as_ref()));
+        let calendars = all.filter_map(|quota| quota.algorithm().of_calendar()).map(Hasher::of);
+        let day_source = rule.day_source.as_ref().map(|source| source.actor.canonical_form());
+        let calendars = calendars.chain(day_source.map(|text| Hasher::name(text.as_bytes())));
         let headroom = (headroom > 0).then(|| [headroom, Hasher::name(self.high_priority.as_bytes())]);
         let numbers = numbers.chain(headroom.into_iter().flatten());
-        let numbers = numbers.flat_map(u64::to_le_bytes);
+        let numbers = numbers.chain(calendars).flat_map(u64::to_le_bytes);
         Hasher::name(&words.into_bytes().into_iter().chain(numbers).collect::<Vec<u8>>())
     }
 }

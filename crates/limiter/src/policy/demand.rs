@@ -108,10 +108,12 @@ impl RuleCheck {
         self.demand.rule
     }
 
-    /// The quota that clients see for this actor: [`crate::algorithm::Algorithm::shown`].
+    /// The quota that clients see for this actor: [`crate::algorithm::Algorithm::shown`], in the
+    /// period of the verdict.
     #[must_use]
     pub fn shown(&self) -> Allowance {
-        self.demand.quota.quota.shown()
+        let quota = self.demand.quota.quota;
+        self.verdict().map_or_else(|| quota.shown(), |verdict| quota.shown_at(verdict.charge.at))
     }
 
     /// Whether the request may bring its own limit.

@@ -176,6 +176,9 @@ pub struct RuleDraft {
     /// Where requests show their own `rpu`, in place of that of quotas that [vary](Quota::varies).
     /// A request that shows none has the quota's own.
     pub limit_source: Option<LimitSource>,
+    /// Where requests show the day on which the month of a calendar begins, up to 31. A request
+    /// that shows none has the quota's own.
+    pub day_source: Option<LimitSource>,
     /// What happens while the global store is down; set if a global store counts the rule.
     pub on_error: Option<OnError>,
 }
@@ -198,6 +201,7 @@ impl RuleDraft {
             plans: Vec::new(),
             adaptive: None,
             limit_source: None,
+            day_source: None,
             on_error: None,
         }
     }

@@ -45,9 +45,9 @@ impl Limit {
     /// The value of [`Limit::is_cacheable`] for a limit with these groups.
     pub(super) fn is_cacheable(groups: &[Arc<RuleGroup>], global_groups: &[GlobalGroup]) -> bool {
         let is_known = |group: &RuleGroup| {
-            let RuleGroup { role, varies, has_limit_source, .. } = *group;
+            let RuleGroup { role, varies, has_limit_source, has_day_source, .. } = *group;
             let RuleGroup { has_plans, has_headroom, ends_with_request, .. } = *group;
-            let varies = varies || has_limit_source;
+            let varies = varies || has_limit_source || has_day_source;
             role == Role::Primary && !varies && !has_plans && !has_headroom && !ends_with_request
         };
         global_groups.is_empty() && groups.iter().all(|group| is_known(group))
@@ -121,6 +121,8 @@ pub(crate) struct RuleGroup {
     pub(crate) varies: bool,
     /// Whether requests may bring the limit of any rule.
     pub(crate) has_limit_source: bool,
+    /// Whether requests bring the day on which their month begins.
+    pub(crate) has_day_source: bool,
     /// Whether requests of any rule are settled at their end.
     pub(crate) settles: bool,
 }

@@ -1,13 +1,14 @@
 //! A quota as a value, and what it does to the states of an actor.
 
 use super::place::{Place, StateKind};
-use super::rule::Rule;
+use super::rule::{Brought, Rule};
 use crate::algorithm::{
     self, Admission, Algorithm, BucketOptions, Charge, Parameters, Penalty, QueueOptions, QuotaError,
     Reservation, Verdict, grant, part,
 };
 use crate::cells::table::{Hasher, Loss, WHOLE_QUOTA};
 use diana_base::time::{Span, Time};
+use diana_calendar::Calendar;
 
 /// The part of a quota that only requests of high priority may take.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -89,6 +90,12 @@ impl Quota {
     pub fn window(rpu: u64, unit: Span) -> Result<Quota, QuotaError> {
         let quota = algorithm::Allowance { rpu, unit };
         Ok(Quota::new(quota, Algorithm::window(quota)?))
+    }
+
+    /// See [`Algorithm::calendar`].
+    pub fn calendar(rpu: u64, calendar: Calendar) -> Result<Quota, QuotaError> {
+        let unit = Span::from_secs(calendar.unit.days().saturating_mul(86_400));
+        Ok(Quota::new(algorithm::Allowance { rpu, unit }, Algorithm::calendar(rpu, calendar)?))
     }
 
     /// See [`Algorithm::sliding_window`].
@@ -181,6 +188,12 @@ impl Quota {
         quota.with_room(quota.headroom(), least)
     }
 
+    /// The same quota, whose month begins on this day.
+    pub(super) fn from_day(self, day: u64) -> Quota {
+        let algorithm = self.algorithm.from_day(u8::try_from(day).unwrap_or(u8::MAX));
+        Quota { algorithm, ..self }
+    }
+
     /// The same quota with a headroom of so many units, or of as many as leave room for one
     /// request of `least` units.
     fn with_room(self, headroom: u64, least: u64) -> Quota {
@@ -242,6 +255,13 @@ impl Quota {
     #[must_use]
     pub fn shown(&self) -> algorithm::Allowance {
         self.algorithm.shown(self.configured())
+    }
+
+    /// The quota that response headers show at `now`, in the calendar's present period.
+    #[must_use]
+    pub fn shown_at(&self, now: Time) -> algorithm::Allowance {
+        let shown = self.shown();
+        algorithm::Allowance { unit: self.algorithm.unit_at(now, shown.unit), ..shown }
     }
 
     /// The penalty of actors that are refused too often.
@@ -308,6 +328,12 @@ impl Quota {
         self.algorithm.parameters()
     }
 
+    /// The parameters for a question to a global store at `now`.
+    #[must_use]
+    pub fn parameters_at(&self, now: Time) -> Parameters {
+        self.algorithm.parameters_at(now)
+    }
+
     /// The algorithm, if workers may reserve quota ahead: see [`Algorithm::reserve`]. They would
     /// spend a reservation during a penalty, and for requests that bring a lower number.
     #[must_use]
@@ -357,7 +383,7 @@ impl PlacedQuota {
 
     /// The quota at the limit that the actor's last counted request brought.
     pub(crate) fn at_last_limit(self, cell: &[u8], rule: &Rule) -> PlacedQuota {
-        let quota = rule.brought(&self.quota, self.place.limit(cell));
+        let quota = rule.brought(&self.quota, Brought { limit: self.place.limit(cell), day: None });
         PlacedQuota { quota, ..self }
     }
 

@@ -42,6 +42,15 @@ pub struct LimitSource {
     pub max: u64,
 }
 
+/// The numbers that a request brings to a rule.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Brought {
+    /// In place of the quota's `rpu`.
+    pub(crate) limit: Option<u64>,
+    /// The day on which the month of a calendar begins.
+    pub(crate) day: Option<u64>,
+}
+
 impl LimitSource {
     /// The limit that the request brings. `None` if it brings no whole number from 1 on.
     #[cold]
@@ -84,6 +93,8 @@ pub struct Rule {
     pub(super) adaptive: Option<Arc<Adaptive>>,
     /// Where requests show their own `rpu`; set if a quota [varies](Quota::varies).
     pub(crate) limit_source: Option<LimitSource>,
+    /// Where requests show the day on which their month begins.
+    pub(crate) day_source: Option<LimitSource>,
     /// The gateways that divide each quota while the global store is down; set for global rules.
     pub(super) replicas: Option<Arc<Replicas>>,
 }
@@ -176,17 +187,22 @@ impl Rule {
         self.quotas.find(key, plan)
     }
 
-    /// The limit that the request brings.
+    /// The limit that the request brings, and the day.
     #[inline]
-    pub(crate) fn limit_in(&self, request: &Request) -> Option<u64> {
-        self.limit_source.as_ref().and_then(|source| source.limit(request))
+    pub(crate) fn brought_in(&self, request: &Request) -> Brought {
+        let of = |source: &Option<LimitSource>| source.as_ref().and_then(|source| source.limit(request));
+        Brought { limit: of(&self.limit_source), day: of(&self.day_source) }
     }
 
-    /// The quota of a request that brings this limit, where the document states `quota`.
-    pub(crate) fn brought(&self, quota: &Quota, limit: Option<u64>) -> Quota {
-        match (&self.limit_source, limit) {
-            (Some(source), Some(limit)) if quota.varies() => quota.brought(limit.min(source.max), self.least),
+    /// The quota of a request that brings these numbers, where the document states `quota`.
+    pub(crate) fn brought(&self, quota: &Quota, brought: Brought) -> Quota {
+        let quota = match (&self.day_source, brought.day) {
+            (Some(source), Some(day)) if day <= source.max => quota.from_day(day),
             _ => *quota,
+        };
+        match (&self.limit_source, brought.limit) {
+            (Some(source), Some(limit)) if quota.varies() => quota.brought(limit.min(source.max), self.least),
+            _ => quota,
         }
     }
 
@@ -236,7 +252,7 @@ impl Rule {
     /// Of the quotas by which a group of this role may judge where the document states `quota`, the
     /// one whose state needs most room.
     pub(super) fn roomiest(&self, quota: &Quota, role: Role) -> Quota {
-        let quota = &self.brought(quota, Some(u64::MAX));
+        let quota = &self.brought(quota, Brought { limit: Some(u64::MAX), day: None });
         match (role, &self.replicas) {
             (Role::Fallback, Some(replicas)) => quota.share(replicas.fewest(), self.least),
             _ => self.judging(quota, role),

@@ -47,9 +47,9 @@ impl<S: Store> Worker<S> {
 
     /// Asks a global store an operator's question. Returns the ticket; `None` if the store cannot
     /// be asked.
-    pub(crate) fn ask(&mut self, question: &Question) -> Option<u32> {
+    pub(crate) fn ask(&mut self, question: &Question, now: Time) -> Option<u32> {
         let Question { target, change } = question;
-        let (shard, query) = target.inspection(*change, &self.policy)?;
+        let (shard, query) = target.inspection(*change, &self.policy, now)?;
         let ticket = self.tickets;
         if !self.client.as_mut()?.ask(shard, Waiter::Request(ticket), query) {
             return None;
