@@ -59,7 +59,7 @@ impl CalendarWindow {
 
     /// See [`super::Algorithm::calendar`].
     pub(super) fn new(rpu: u64, calendar: Calendar) -> Result<CalendarWindow, QuotaError> {
-        if !(1..=Allowance::MAX_RPU).contains(&rpu) {
+        if !(1..=Allowance::MAX_IN_WINDOW).contains(&rpu) {
             return Err(QuotaError::Rpu);
         }
         Ok(CalendarWindow { rpu, borrow: 0, calendar })
