@@ -39,6 +39,7 @@ unsafe extern "C" {
         value: *const u8,
         size: usize,
     ) -> u32;
+    pub(super) fn proxy_remove_header_map_value(map: u32, key: *const u8, key_size: usize) -> u32;
     pub(super) fn proxy_get_property(
         path: *const u8,
         path_size: usize,

@@ -10,6 +10,7 @@ pub(crate) const NOT_FOUND: u32 = 1;
 pub(crate) const CAS_MISMATCH: u32 = 8;
 
 pub(crate) const REQUEST_HEADERS: u32 = 0;
+pub(crate) const REQUEST_TRAILERS: u32 = 1;
 pub(crate) const RESPONSE_HEADERS: u32 = 2;
 pub(crate) const CALL_HEADERS: u32 = 6;
 
@@ -39,6 +40,22 @@ pub(crate) fn header(map: u32, name: &[u8]) -> Option<Vec<u8>> {
     let (key, key_size) = (name.as_ptr(), name.len());
     // SAFETY: the name lives through the call; the host writes a pointer and a size.
     bytes(|data, size| unsafe { proxy_get_header_map_value(map, key, key_size, data, size) })
+}
+
+/// Sets a header in place of all its lines.
+pub(crate) fn replace_header(map: u32, name: &str, value: &str) {
+    let (key, key_size, value, size) = (name.as_ptr(), name.len(), value.as_ptr(), value.len());
+    // SAFETY: both strings live through the call.
+    unsafe { proxy_replace_header_map_value(map, key, key_size, value, size) };
+}
+
+/// Removes all lines of a header. An operator may allow the filter fewer calls than this one needs;
+/// the header is then empty.
+pub(crate) fn remove_header(map: u32, name: &str) {
+    // SAFETY: the name lives through the call.
+    if unsafe { proxy_remove_header_map_value(map, name.as_ptr(), name.len()) } != OK {
+        replace_header(map, name, "");
+    }
 }
 
 /// An attribute of the host by its path, the words separated by zero bytes.

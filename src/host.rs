@@ -5,7 +5,9 @@ pub(crate) mod nginx;
 
 use super::abi::{self, *};
 use super::callbacks::exported;
-use super::calls::{self, CALL_HEADERS, NOT_FOUND, OK, REQUEST_HEADERS, RESPONSE_HEADERS, check};
+use super::calls::{
+    self, CALL_HEADERS, NOT_FOUND, OK, REQUEST_HEADERS, REQUEST_TRAILERS, RESPONSE_HEADERS, check,
+};
 use super::local_reply::LocalReply;
 use super::parts::HostRequest;
 use super::shared_data::HostData;
@@ -71,7 +73,9 @@ impl Host for ProxyWasm {
             HostKind::Full => Ok(()),
             HostKind::Restricted => nginx::suffice(self.callbacks),
         });
-        lacks.err().into_iter().chain(kind.refusals(configuration, nginx::NAME)).collect()
+        let marks = marks_refusal(configuration).filter(|_| kind == HostKind::Full);
+        let refusals = kind.refusals(configuration, nginx::NAME);
+        lacks.err().into_iter().chain(marks.map(str::to_owned)).chain(refusals).collect()
     }
 
     /// An empty `vm_id` is everybody's. A restricted host has no such identifier, and may crash if
@@ -108,6 +112,20 @@ impl Host for ProxyWasm {
         calls::header(REQUEST_HEADERS, name)
     }
 
+    fn replace_request_header(self, name: &str, value: &str) {
+        calls::replace_header(REQUEST_HEADERS, name, value);
+    }
+
+    fn remove_request_header(self, name: &str) {
+        calls::remove_header(REQUEST_HEADERS, name);
+    }
+
+    fn remove_request_trailer(self, name: &str) {
+        if calls::header(REQUEST_TRAILERS, name.as_bytes()).is_some() {
+            calls::remove_header(REQUEST_TRAILERS, name);
+        }
+    }
+
     fn response_header(self, name: &[u8]) -> Option<Vec<u8>> {
         calls::header(RESPONSE_HEADERS, name)
     }
@@ -127,9 +145,7 @@ impl Host for ProxyWasm {
     }
 
     fn replace_response_header(self, name: &str, value: &str) {
-        let (key, key_size, value, size) = (name.as_ptr(), name.len(), value.as_ptr(), value.len());
-        // SAFETY: both strings live through the call.
-        unsafe { proxy_replace_header_map_value(RESPONSE_HEADERS, key, key_size, value, size) };
+        calls::replace_header(RESPONSE_HEADERS, name, value);
     }
 
     fn response_body(self, start: usize, size: usize) -> Option<Vec<u8>> {
@@ -271,6 +287,22 @@ impl Host for ProxyWasm {
         // SAFETY: plain numbers.
         unsafe { proxy_increment_metric(id, by) };
     }
+}
+
+/// The reason why Envoy does not let Wasm mark requests as the document says.
+fn marks_refusal(configuration: &Configuration) -> Option<&'static str> {
+    configuration.soft_limits.thresholds().iter().find_map(|threshold| {
+        if !threshold.metadata.is_empty() {
+            return Some(
+                "over.metadata: Envoy lets no Wasm filter set metadata: leave it out and read the filter state \
+                 `wasm.diana.over`, or load the native module",
+            );
+        }
+        (threshold.reroute == Some(false)).then_some(
+            "over.reroute: Envoy chooses the route again when a Wasm filter changes a request header: leave \
+             `reroute: false` out, or load the native module",
+        )
+    })
 }
 
 /// The bytes that a server sent, cut one byte beyond [`MAX_REPLY_BYTES`]. So a reply of any length

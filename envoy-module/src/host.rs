@@ -62,6 +62,15 @@ impl Module {
         (!stream.is_null()).then(|| unsafe { Reader::new(self.vm.envoy, stream) })
     }
 
+    /// Sets a header of the effective stream, or removes it if `value` is none.
+    fn set_header(self, map: u32, name: &str, value: Bytes) {
+        let (stream, set) = (self.context().stream, self.vm.envoy.http_set_header);
+        if !stream.is_null() {
+            // SAFETY: the effective stream lives, and both texts live through the call.
+            unsafe { set(stream, map, Bytes::of(name.as_bytes()), value) };
+        }
+    }
+
     /// The effective stream.
     fn stream(self) -> Result<&'static StreamEntry, Fault> {
         self.vm.streams.get(self.context().id).ok_or(NOT_FOUND)
@@ -149,12 +158,35 @@ impl Host for Module {
     }
 
     fn replace_response_header(self, name: &str, value: &str) {
-        let (stream, set) = (self.context().stream, self.vm.envoy.http_set_header);
+        self.set_header(header_map::RESPONSE, name, Bytes::of(value.as_bytes()));
+    }
+
+    fn replace_request_header(self, name: &str, value: &str) {
+        self.set_header(header_map::REQUEST, name, Bytes::of(value.as_bytes()));
+    }
+
+    fn remove_request_header(self, name: &str) {
+        self.set_header(header_map::REQUEST, name, Bytes::NONE);
+    }
+
+    fn remove_request_trailer(self, name: &str) {
+        self.set_header(header_map::REQUEST_TRAILERS, name, Bytes::NONE);
+    }
+
+    fn reroute(self) {
+        let stream = self.context().stream;
         if !stream.is_null() {
-            // SAFETY: the effective stream lives, and both texts live through the call.
-            unsafe {
-                set(stream, header_map::RESPONSE, Bytes::of(name.as_bytes()), Bytes::of(value.as_bytes()))
-            };
+            // SAFETY: the effective stream lives.
+            unsafe { (self.vm.envoy.http_clear_route_cache)(stream) };
+        }
+    }
+
+    fn set_metadata(self, namespace: &str, key: &str, value: &str) {
+        let (stream, set) = (self.context().stream, self.vm.envoy.http_set_dynamic_metadata_string);
+        if !stream.is_null() {
+            let [namespace, key, value] = [namespace, key, value].map(|text| Bytes::of(text.as_bytes()));
+            // SAFETY: the effective stream lives, and the texts live through the call.
+            unsafe { set(stream, namespace, key, value) };
         }
     }
 

@@ -65,6 +65,7 @@ mod settling;
 mod shaping;
 mod size;
 mod soak;
+mod soft_limits;
 mod tokens;
 mod upstream_filter;
 mod variables;

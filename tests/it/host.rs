@@ -17,6 +17,7 @@ mod held_requests;
 mod inspect;
 mod invariants;
 pub mod laws;
+mod marks;
 mod metrics;
 mod nginx;
 mod nginx_headers;

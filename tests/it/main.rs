@@ -40,6 +40,7 @@ mod reservations;
 mod script;
 mod shared_data;
 mod shares;
+mod soft_limits;
 mod store_client;
 mod top;
 mod waiting;

@@ -149,6 +149,8 @@ pub struct RuleRun {
     pub left_range: Option<[u64; 2]>,
     /// The waits of admitted requests, or those until a refused client may try again.
     pub wait_s: Option<[f64; 2]>,
+    /// The highest threshold of `over` that these requests are beyond, in percent.
+    pub over: Option<u32>,
 }
 
 /// The outcome of consecutive requests.

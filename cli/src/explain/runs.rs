@@ -23,6 +23,7 @@ pub fn of(decisions: &[Decided], rule: RuleId) -> Vec<RuleRun> {
 
 /// The run of one request. `None`: the rule did not check the request.
 fn run(number: u32, decided: &Decided, check: Option<&RuleCheck>) -> RuleRun {
+    let is_marked = check.is_some_and(|check| !check.is_enforced() && !check.is_in_shadow());
     let passes = !matches!(decided.outcome, Outcome::Reject(_));
     let verdict = check.and_then(RuleCheck::verdict);
     let wait = match verdict.map(|verdict| verdict.admission) {
@@ -30,6 +31,7 @@ fn run(number: u32, decided: &Decided, check: Option<&RuleCheck>) -> RuleRun {
         Some(Admission::Admit { delay }) => (delay > Span::ZERO && passes).then_some(delay),
         // A permit returns when another request ends, at an unknown time.
         Some(Admission::Refuse { .. }) if check.is_some_and(|check| check.shown().unit == Span::ZERO) => None,
+        Some(Admission::Refuse { .. }) if is_marked => None,
         Some(Admission::Refuse { retry_after }) => retry_after,
         None => None,
     };
@@ -43,16 +45,22 @@ fn run(number: u32, decided: &Decided, check: Option<&RuleCheck>) -> RuleRun {
         Some(RuleResult::Admitted) => "admitted",
         Some(RuleResult::Refused) if is_penalty => "refused by penalty",
         Some(RuleResult::Refused) => "refused",
+        Some(RuleResult::Shadowed) if is_marked => "passes uncounted",
         Some(RuleResult::Shadowed) => "would refuse",
         Some(RuleResult::Uncounted) => "not counted",
     };
     let left = verdict.filter(|verdict| verdict.admits()).map(|verdict| [verdict.remaining; 2]);
     let wait_s = wait.map(|wait| [seconds(wait); 2]);
-    RuleRun { from: number, to: number, result, left, left_range: left, wait_s }
+    let over = check.and_then(|check| {
+        let own = decided.over.iter().filter(|(rule, _)| *rule == check.rule());
+        own.map(|(_, percent)| *percent).max()
+    });
+    RuleRun { from: number, to: number, result, left, left_range: left, wait_s, over }
 }
 
 fn is_continued(last: &RuleRun, next: &RuleRun) -> bool {
     last.result == next.result
+        && last.over == next.over
         && last.left.is_some() == next.left.is_some()
         && last.wait_s.is_some() == next.wait_s.is_some()
 }

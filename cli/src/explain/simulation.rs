@@ -58,6 +58,8 @@ pub struct Decided {
     pub shadow: Option<String>,
     /// Whether the deny list names the client in shadow mode.
     pub is_denied_in_shadow: bool,
+    /// The thresholds of `over` that the request is beyond: the rule and the percentage.
+    pub over: Vec<(RuleId, u32)>,
 }
 
 const SEED: [u8; 16] = *b"explained, alone";
@@ -257,7 +259,12 @@ impl Simulation {
             self.plan = decision.plan(policy).map(str::to_owned);
             self.is_high_priority = decision.is_high_priority;
         }
-        self.decisions.push(Decided::of(policy, decision, now, refused.map(|refusal| refusal.details)));
+        self.decisions.push(Decided::of(
+            &self.configuration,
+            decision,
+            now,
+            refused.map(|refusal| refusal.details),
+        ));
     }
 
     /// The sentences about what the explanation assumes.
@@ -317,7 +324,8 @@ impl Decided {
         self.checks.iter().find(|check| check.rule() == rule)
     }
 
-    fn of(policy: &Policy, decision: &Decision, now: Time, details: Option<String>) -> Decided {
+    fn of(configuration: &Configuration, decision: &Decision, now: Time, details: Option<String>) -> Decided {
+        let passed = configuration.soft_limits.passed(decision);
         let delay = match decision.outcome {
             Outcome::Delay(until) => until.since(now),
             _ => Span::ZERO,
@@ -327,8 +335,9 @@ impl Decided {
             outcome: decision.outcome,
             delay,
             details,
-            shadow: decision.shadowed_by(policy).map(|names| names.into_owned()),
+            shadow: decision.shadowed_by(&configuration.policy).map(|names| names.into_owned()),
             is_denied_in_shadow: decision.events.denied_in_shadow > 0,
+            over: passed.iter().map(|(threshold, _)| (threshold.rule, threshold.percent)).collect(),
         }
     }
 }

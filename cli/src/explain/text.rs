@@ -158,6 +158,9 @@ fn run_words(run: &RuleRun) -> String {
             if time(first) == time(last) { time(first) } else { format!("{}…{}", time(first), time(last)) };
         words.push_str(&format!(", {what} {wait}"));
     }
+    if let Some(percent) = run.over {
+        words.push_str(&format!(", over {percent} %"));
+    }
     words
 }
 
@@ -287,7 +290,8 @@ mod tests {
     #[test]
     fn what_is_left_reads_forward_unless_it_turns() {
         let run = |left, left_range| {
-            let run = RuleRun { from: 1, to: 9, result: "admitted", left, left_range, wait_s: None };
+            let run =
+                RuleRun { from: 1, to: 9, result: "admitted", left, left_range, wait_s: None, over: None };
             run_words(&run)
         };
         assert_eq!(run(Some([9, 9]), Some([9, 9])), "admitted, 9 left");
@@ -300,7 +304,7 @@ mod tests {
     fn a_wait_says_who_waits() {
         let waits = |result| {
             let wait_s = Some([0.1, 0.2]);
-            run_words(&RuleRun { from: 1, to: 2, result, left: None, left_range: None, wait_s })
+            run_words(&RuleRun { from: 1, to: 2, result, left: None, left_range: None, wait_s, over: None })
         };
         assert_eq!(waits("delayed"), "delayed, waits 100 ms…200 ms");
         assert_eq!(waits("would delay"), "would delay, wait 100 ms…200 ms");

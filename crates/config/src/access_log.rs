@@ -193,6 +193,10 @@ pub struct NearLimit {
 }
 
 impl NearLimit {
+    pub(super) fn of(percent: u32) -> NearLimit {
+        NearLimit { percent }
+    }
+
     /// Whether `remaining` is less than this part of `quota`.
     #[must_use]
     pub fn holds(self, remaining: u64, quota: u64) -> bool {

@@ -58,6 +58,7 @@ mod remote;
 mod rule;
 mod rule_places;
 mod secret;
+mod soft_limit;
 mod top;
 mod variables;
 
@@ -81,6 +82,7 @@ use overlay::{Overlay, Reading};
 pub use pattern::pattern;
 pub use rule_places::{RulePlace, rule_places};
 pub use secret::{Secret, SecretSource};
+pub use soft_limit::{SoftLimits, Threshold};
 use std::sync::Arc;
 use top::Top;
 use variables::Lookup;
@@ -113,6 +115,8 @@ pub struct Configuration {
     pub access_log: AccessLogOptions,
     /// When little of a quota is left. `None`: no request is marked.
     pub near_limit: Option<NearLimit>,
+    /// Which requests are marked, and how.
+    pub soft_limits: SoftLimits,
     /// Who may look at counts, and where. `None`: nobody.
     pub inspect: Option<InspectOptions>,
     /// Settings that are accepted but are probably mistakes, each with its place.
@@ -372,11 +376,22 @@ fn read(top: Top, source: Source, reading: Reading) -> Option<Configuration> {
     let has_store = top.store.is_some();
     let store = top.store.and_then(|node| global_store::compile(node, source.secret));
     let global = global_rule::Reader::new(store.as_ref(), has_store, reading, top.is_short);
-    let (names, responses) = (names::Names::default(), Vec::new());
+    let (names, responses, soft_limits) = (names::Names::default(), Vec::new(), Vec::new());
+    let is_of_route = matches!(reading, Reading::Over(Overlay::Route) | Reading::Upper);
     let plans = plans::Plans::compile(top.plan, is_open, &actors, &mut scope);
     let warnings = Vec::new();
-    let mut reader =
-        rule::Reader { actors: &actors, case_sensitive, mode, names, plans, global, warnings, responses };
+    let mut reader = rule::Reader {
+        actors: &actors,
+        case_sensitive,
+        mode,
+        is_of_route,
+        names,
+        plans,
+        global,
+        warnings,
+        responses,
+        soft_limits,
+    };
 
     let nodes = top.limits.unwrap_or_default();
     reader.names.collect(&nodes);
@@ -388,7 +403,7 @@ fn read(top: Top, source: Source, reading: Reading) -> Option<Configuration> {
     let address = NamedActor::ip(scope.ip, scope.parts);
     let mut response = ResponseOptions::compile(top.response, top.headers);
     response.deny(denied);
-    let (responses, names) = (reader.responses, reader.names);
+    let (responses, names, soft_limits) = (reader.responses, reader.names, reader.soft_limits);
     let secret = match &store {
         Some(GlobalStore { client: Some((draft, _)), .. }) => StoreSecret::Known(draft.secret.clone()),
         _ if has_store => StoreSecret::Absent,
@@ -429,6 +444,7 @@ fn read(top: Top, source: Source, reading: Reading) -> Option<Configuration> {
     let (store, options) = store.and_then(|store| store.client).unzip();
     let policy = Draft { store, ..draft }.build();
     response.assign(&policy, responses);
+    let soft_limits = SoftLimits::new(&policy, soft_limits);
     let of_remote = remote.as_ref().map(RemoteOptions::canonical_hash);
     let fingerprint = Hasher::of(&(
         policy.canonical_hash(|name| names.is_given(name)),
@@ -438,7 +454,8 @@ fn read(top: Top, source: Source, reading: Reading) -> Option<Configuration> {
     let fingerprint = fingerprint
         ^ inspect.as_ref().map_or(0, InspectOptions::canonical_hash)
         ^ access_log.canonical_hash()
-        ^ near_limit.map_or(0, NearLimit::canonical_hash);
+        ^ near_limit.map_or(0, NearLimit::canonical_hash)
+        ^ soft_limits.canonical_hash(&policy);
     Some(Configuration {
         policy: Arc::new(policy),
         response,
@@ -446,6 +463,7 @@ fn read(top: Top, source: Source, reading: Reading) -> Option<Configuration> {
         remote,
         access_log,
         near_limit,
+        soft_limits,
         inspect,
         warnings,
         fingerprint,

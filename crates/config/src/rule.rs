@@ -13,12 +13,13 @@ use super::mode::Mode;
 use super::names::Names;
 use super::plans::Plans;
 use super::quota::{TimeBase, Weight, algorithm, quota};
+use super::soft_limit::{Threshold, over, soft_limit};
 use diana_base::map::KeyMap;
 use diana_base::time::Span;
 use diana_document::{Error, Fields, Node, Value};
 use diana_limiter::actor::{NamedActor, parse_key};
 use diana_limiter::matcher::pattern::Pattern;
-use diana_limiter::policy::{Cost, Missing, Quota, RuleDraft};
+use diana_limiter::policy::{Cost, Missing, Quota, RuleDraft, SoftLimit};
 use diana_response::{ResponseOverride, RuleResponses};
 
 /// The context in which a rule is read.
@@ -28,6 +29,8 @@ pub(super) struct Reader<'a> {
     pub(super) case_sensitive: bool,
     /// The document's mode.
     pub(super) mode: Mode,
+    /// Whether the document may be that of a route.
+    pub(super) is_of_route: bool,
     pub(super) names: Names,
     pub(super) plans: Plans<'a>,
     pub(super) global: global_rule::Reader<'a>,
@@ -35,6 +38,8 @@ pub(super) struct Reader<'a> {
     pub(super) warnings: Vec<Error>,
     /// The responses of the rules read so far, by name.
     pub(super) responses: Vec<(String, RuleResponses)>,
+    /// The soft limits of the rules read so far, by name.
+    pub(super) soft_limits: Vec<(String, Vec<Threshold>)>,
 }
 
 /// Reads rule `index` of the limit whose first url is `url`, and whose urls are `patterns`, or `None`
@@ -127,6 +132,11 @@ pub(super) fn compile(
         Some(node) => reader.plans.rule(&node, &fields, (kind, weight), global.as_ref(), &mut time_base),
         None => Some(Vec::new()),
     };
+    let over_node = fields.take("over");
+    let thresholds = match &over_node {
+        Some(node) => over(node, reader.is_of_route),
+        None => Some(Vec::new()),
+    };
     fields.belong(
         &["ip", "response", "case_sensitive"],
         "to the limit, beside `rules`, or at the top, beside `limits`",
@@ -137,7 +147,7 @@ pub(super) fn compile(
     let (missing, own) = missing.unwrap_or((Missing::Ip, None));
     let (name, _) = (name?, headroom?);
     reader.responses.push((name.clone(), RuleResponses { limit: None, missing: own, is_hidden }));
-    Some(RuleDraft {
+    let mut draft = RuleDraft {
         name,
         is_named,
         actors: actors?,
@@ -151,8 +161,14 @@ pub(super) fn compile(
         adaptive,
         limit_source,
         day_source,
+        soft_limit: SoftLimit::None,
         on_error: global.map(|global| global.on_error),
-    })
+    };
+    if let (Some(node), thresholds) = (&over_node, thresholds?) {
+        draft.soft_limit = soft_limit(node, &thresholds, &draft);
+        reader.soft_limits.push((draft.name.clone(), thresholds));
+    }
+    Some(draft)
 }
 
 /// Reports a fixed cost of `least` units that the rule can never admit. A quota of 0 refuses all

@@ -19,6 +19,8 @@ pub const SHADOW: &str = "wasm.diana.shadow";
 pub const DELAYED: &str = "wasm.diana.delayed";
 /// The rules that admit a request and have less left than `near_limit`.
 pub const NEAR: &str = "wasm.diana.near";
+/// The thresholds of soft limits that a request is beyond.
+pub const OVER: &str = "wasm.diana.over";
 /// The actor source of the rule that decides.
 pub const ACTOR: &str = "wasm.diana.actor";
 /// The actor that the deciding rule counts, escaped.
@@ -33,14 +35,20 @@ pub const REMAINING: &str = "wasm.diana.remaining";
 pub const WAITED_MS: &str = "wasm.diana.waited_ms";
 
 /// All attributes, with the names that access logs have for them in both shells.
-pub const ATTRIBUTES: [&str; 10] =
-    [RULE, SHADOW, DELAYED, NEAR, ACTOR, ACTOR_VALUE, ACTOR_HASH, PLAN, REMAINING, WAITED_MS];
+pub const ATTRIBUTES: [&str; 11] =
+    [RULE, SHADOW, DELAYED, NEAR, OVER, ACTOR, ACTOR_VALUE, ACTOR_HASH, PLAN, REMAINING, WAITED_MS];
 
-/// Sets the attributes of a request after the last decision of `worker`.
-pub(super) fn set_attributes(host: impl Host, configuration: &Configuration, worker: &Worker<impl Store>) {
+/// Sets the attributes of a request after the last decision of `worker`. `over`: the thresholds that
+/// the request is beyond; empty if there are none.
+pub(super) fn set_attributes(
+    host: impl Host,
+    configuration: &Configuration,
+    worker: &Worker<impl Store>,
+    over: &str,
+) {
     let Configuration { policy, access_log, near_limit, .. } = configuration;
     let (decision, logs_all) = (worker.decision(), access_log.has_all_requests);
-    if decision.is_plain() && !logs_all && near_limit.is_none() {
+    if decision.is_plain() && !logs_all && near_limit.is_none() && over.is_empty() {
         return;
     }
     let (refused, shadowed) = (decision.refused_by(policy), decision.shadowed_by(policy));
@@ -50,6 +58,7 @@ pub(super) fn set_attributes(host: impl Host, configuration: &Configuration, wor
         || shadowed.is_some()
         || delayed.is_some()
         || near.is_some()
+        || !over.is_empty()
         || matches!(decision.outcome, Outcome::Delay(_))
         || logs_all;
     if !is_logged {
@@ -60,6 +69,7 @@ pub(super) fn set_attributes(host: impl Host, configuration: &Configuration, wor
         (SHADOW, shadowed.as_deref()),
         (DELAYED, delayed.as_deref()),
         (NEAR, near.as_deref()),
+        (OVER, Some(over).filter(|over| !over.is_empty())),
     ] {
         if let Some(rules) = rules {
             host.set_attribute(key, rules);

@@ -63,6 +63,24 @@ pub trait Host: Copy + 'static {
     /// The value of a request header, or of the first of its lines; only when the headers come.
     fn request_header(self, name: &[u8]) -> Option<Vec<u8>>;
 
+    /// Sets a request header in place of all its lines.
+    fn replace_request_header(self, name: &str, value: &str);
+
+    /// Removes all lines of a request header.
+    fn remove_request_header(self, name: &str);
+
+    /// Removes all lines of this name from the request's trailers; only in their callback.
+    fn remove_request_trailer(self, name: &str);
+
+    /// Chooses the route of the effective stream again. Some hosts do so after each change of a
+    /// request header.
+    fn reroute(self) {}
+
+    /// Sets text in the dynamic metadata of the effective stream, if the host has such.
+    fn set_metadata(self, namespace: &str, key: &str, value: &str) {
+        _ = (namespace, key, value);
+    }
+
     /// The value of a response header whose lines the host joins, as Envoy does with
     /// inline headers.
     fn response_header(self, name: &[u8]) -> Option<Vec<u8>>;

@@ -74,7 +74,7 @@ impl HostKind {
         if self == HostKind::Full {
             return Vec::new();
         }
-        let Configuration { policy, store, remote, inspect, .. } = configuration;
+        let Configuration { policy, store, remote, inspect, soft_limits, .. } = configuration;
         let mut refusals: Vec<String> = unreadable(policy, name).chain(never_found(policy, name)).collect();
         if store.is_some() {
             refusals.push("store: this host cannot hold requests while a store is asked".into());
@@ -85,6 +85,9 @@ impl HostKind {
         if inspect.as_ref().is_some_and(|inspect| inspect.top) {
             refusals
                 .push("inspect.top: this host has no timer that could add the counts of all workers".into());
+        }
+        if !soft_limits.thresholds().is_empty() {
+            refusals.push(format!("over: the filter does not mark requests in {name}"));
         }
         if policy.measures().any() {
             refusals.push(format!(

@@ -130,7 +130,7 @@ fn instances<'a>(
     clusters: &'a [String],
     kind: HostKind,
 ) -> Vec<Option<Cow<'a, str>>> {
-    let Configuration { policy, remote, inspect, near_limit, .. } = configuration;
+    let Configuration { policy, remote, inspect, near_limit, soft_limits, .. } = configuration;
     let one_if = |exists: bool| exists.then_some(Some(Cow::from(""))).into_iter().collect();
     match each {
         Each::Configuration => one_if(true),
@@ -142,6 +142,7 @@ fn instances<'a>(
         }
         Each::NearRule if near_limit.is_none() => Vec::new(),
         Each::NearRule => policy.rules().map(|(_, rule)| Some(rule.name().into())).collect(),
+        Each::OverRule => some_rules(policy, soft_limits.thresholds().iter().map(|limit| limit.rule)),
         Each::AdaptiveRule => some_rules(policy, policy.adaptive_limits().map(|(rule, _)| rule)),
         Each::Table => some_rules(policy, policy.tables().map(|(rule, _)| rule)),
         // These series come when the document is activated: see `Ids::show_documents`.
@@ -316,6 +317,11 @@ impl<H: Host> Metrics<H> {
     /// Counts a request that passes and leaves little of this rule's quota.
     pub(super) fn near_limit(&self, rule: RuleId) {
         self.add(Id::NearLimit, rule.index(), 1);
+    }
+
+    /// Counts a request beyond the lowest threshold of this rule.
+    pub(super) fn over(&self, rule: RuleId) {
+        self.add(Id::Over, rule.index(), 1);
     }
 
     /// Counts a request that is not held, because the worker already holds the maximum.

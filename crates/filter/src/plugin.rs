@@ -5,6 +5,7 @@
 //!   configure ─► Plugin ─┬─ decide        a request's headers ─► Session::start ─► Decision
 //!                        ├─ inspect       an operator's question ─► JSON
 //!                        ├─ respond       Decision ─► Response, metrics, attributes
+//!                        ├─ mark          soft limits ─► headers for the upstream, metadata
 //!                        ├─ global_calls  calls to global stores; their replies ─► Decision
 //!                        ├─ timer         holds requests, wakes the worker for its own tasks
 //!                        ├─ settle        a request's end ─► refunds
@@ -18,6 +19,7 @@ mod decided;
 mod follow;
 mod global_calls;
 mod inspect;
+mod mark;
 mod respond;
 mod settle;
 mod timer;

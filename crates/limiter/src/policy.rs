@@ -46,7 +46,7 @@ pub use quota::{Headroom, PlacedQuota, Quota};
 pub use quotas::{MAX_PLANS, PlanId, PlanSource};
 pub use replicas::Replicas;
 pub(crate) use rule::{Brought, Role};
-pub use rule::{LimitSource, Rule, RuleId};
+pub use rule::{LimitSource, Rule, RuleId, SoftLimit};
 pub use shards::CountKey;
 pub use usage::{Measure, Measures, ResponseNumber, Statuses, Usage};
 

@@ -36,6 +36,8 @@ pub enum Call<'a> {
     AddHeader { map: u32, name: &'a [u8], value: &'a [u8] },
     /// `proxy_replace_header_map_value`
     ReplaceHeader { map: u32, name: &'a [u8], value: &'a [u8] },
+    /// `proxy_remove_header_map_value`
+    RemoveHeader { map: u32, name: &'a [u8] },
     /// `proxy_get_property`; returns bytes.
     Property { path: &'a [u8] },
     /// `proxy_set_property`
@@ -227,6 +229,10 @@ pub mod functions {
     ) -> u32 {
         let (name, value) = unsafe { (slice(key, key_size), slice(value, size)) };
         super::call(Call::ReplaceHeader { map, name, value }).status
+    }
+
+    pub unsafe fn proxy_remove_header_map_value(map: u32, key: *const u8, key_size: usize) -> u32 {
+        super::call(Call::RemoveHeader { map, name: unsafe { slice(key, key_size) } }).status
     }
 
     pub unsafe fn proxy_get_property(

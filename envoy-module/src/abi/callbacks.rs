@@ -80,7 +80,7 @@ callbacks! {
         ) -> bool;
         /// Adds a header line.
         fn http_add_header(stream: StreamPtr, map: u32, name: Bytes, value: Bytes) -> bool;
-        /// Replaces all lines of a header.
+        /// Replaces all lines of a header; without a value, removes them.
         fn http_set_header(stream: StreamPtr, map: u32, name: Bytes, value: Bytes) -> bool;
         /// Sends a response in place of the upstream's.
         fn http_send_response(
@@ -121,6 +121,10 @@ callbacks! {
         fn http_get_filter_state_bytes(stream: StreamPtr, key: Bytes, value: *mut Bytes) -> bool;
         /// Keeps bytes with the stream, for the access log.
         fn http_set_filter_state_bytes(stream: StreamPtr, key: Bytes, value: Bytes) -> bool;
+        /// Sets text in dynamic metadata.
+        fn http_set_dynamic_metadata_string(stream: StreamPtr, namespace: Bytes, key: Bytes, value: Bytes);
+        /// Chooses the route again.
+        fn http_clear_route_cache(stream: StreamPtr);
         /// The span of the stream; null if the stream is not traced.
         fn http_get_active_span(stream: StreamPtr) -> SpanPtr;
         /// Sets a tag of a span.

@@ -74,6 +74,8 @@ impl Header {
 pub mod header_map {
     /// The request's headers.
     pub const REQUEST: u32 = 0;
+    /// The request's trailers.
+    pub const REQUEST_TRAILERS: u32 = 1;
     /// The response's headers.
     pub const RESPONSE: u32 = 2;
 }

@@ -148,6 +148,10 @@ const KINDS: &[Kind] = &[
         },
     },
     Kind {
+        marks: &["write `admit: true`"],
+        apply: |hint| vec![hint.edited(|document| at(document, hint.parent())["admit"] = json!(true))],
+    },
+    Kind {
         marks: &["it is now "],
         apply: |hint| {
             let now = |key: &str, value: Value| {

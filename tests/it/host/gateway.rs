@@ -49,6 +49,8 @@ pub struct RequestRecord {
     pub reason: String,
     /// The attributes that the filter has set for the access log.
     pub attributes: Vec<(String, String)>,
+    /// The headers that the filter has set for the upstream.
+    pub marks: Vec<(String, String)>,
     /// The headers of the response.
     pub headers: Vec<(String, String)>,
 }

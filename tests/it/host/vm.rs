@@ -279,6 +279,7 @@ impl Vm {
             hurried: false,
             reason: String::new(),
             attributes: Vec::new(),
+            marks: Vec::new(),
             headers: Vec::new(),
         };
         let request = self.world().records.borrow().len();

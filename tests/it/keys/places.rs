@@ -120,6 +120,11 @@ pub fn places() -> Vec<Place> {
         ),
         place("penalty", &of_rule(r#""penalty": @"#), json!({"after": 1, "for": "1s"})),
         place(
+            "over",
+            &of_rule(r#""over": @"#),
+            json!({"at": "80%", "admit": true, "request_header": {"x-a": "b"}}),
+        ),
+        place(
             "adapt",
             r#"{"url": "/", "rules": [{"rpu": 10, "unit": "second", "adapt": @}]}"#,
             json!({"signal": "latency_p90", "target": "1s"}),

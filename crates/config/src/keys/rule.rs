@@ -23,6 +23,7 @@ pub(super) const DEFINITIONS: &[Definition] = &[
     Definition { name: "cost_response", shape: Shape::Object(&COST_RESPONSE) },
     Definition { name: "penalty", shape: Shape::Object(&PENALTY) },
     Definition { name: "adapt", shape: Shape::Object(&ADAPT) },
+    Definition { name: "over", shape: Shape::Object(&OVER) },
 ];
 
 pub(super) const RULE: Object = Object {
@@ -264,6 +265,12 @@ const SETTLING: &[Key] = &[
 ];
 
 const CHANGES: &[Key] = &[
+    key(
+        "over",
+        "Marks requests beyond a part of the quota, for the upstream and for routes.",
+        Shape::Any(&[Shape::Def("over"), Shape::List(&Shape::Def("over"), 1, Some(2))]),
+    )
+    .on("limits.md#soft-limits"),
     key("adapt", "Moves the limit with latency, errors or traffic.", Shape::Def("adapt")).on("adapt.md"),
     key(
         "headroom",
@@ -362,6 +369,33 @@ const PENALTY: Object = Object::new(
             Shape::Span(Penalty::MIN_SPAN, Penalty::MAX_SPAN),
         )
         .required(),
+    ]],
+);
+
+const OVER: Object = Object::new(
+    "limits.md#soft-limits",
+    &[&[
+        key("at", "The part beyond which requests are marked.", Shape::Percent(1, 100)).required(),
+        key(
+            "admit",
+            "Requests that are marked pass. Required with `100%`, where the rule would refuse them.",
+            Shape::Only(true),
+        ),
+        key(
+            "request_header",
+            "Headers for the upstream, which clients cannot send.",
+            Shape::Map(&Shape::Scalar),
+        ),
+        key(
+            "metadata",
+            "Natively: dynamic metadata, by namespace and key.",
+            Shape::Map(&Shape::Map(&Shape::Scalar)),
+        ),
+        key(
+            "reroute",
+            "Whether Envoy chooses the route again. In Wasm it does so with `request_header`.",
+            Shape::Flag,
+        ),
     ]],
 );
 

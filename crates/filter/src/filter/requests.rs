@@ -30,7 +30,8 @@ impl<H: Host> Filter<H> {
         match self.plugin(root).flatten() {
             Some(plugin) => {
                 let action = self.decide(id, &plugin, ends);
-                (action, self.has_stream(id))
+                let may_have_trailers = !ends && plugin.configuration.soft_limits.headers().next().is_some();
+                (action, may_have_trailers || self.has_stream(id))
             }
             None => (Action::Continue, false),
         }
@@ -148,8 +149,15 @@ impl<H: Host> Filter<H> {
         }
     }
 
-    /// The request's trailers have arrived, which end it. They wait with the headers.
+    /// The request's trailers have arrived, which end it. They wait with the headers. Upstreams may
+    /// take trailers for headers, so no client may send marks there either; whose stream it is does
+    /// not matter.
     pub fn on_request_trailers(&self, id: u32) -> Action {
+        self.plugins.with(|plugins| {
+            let all = plugins.iter().filter_map(|(_, plugin)| plugin.as_ref());
+            let headers = all.flat_map(|plugin| plugin.configuration.soft_limits.headers());
+            headers.for_each(|name| self.host.remove_request_trailer(name));
+        });
         let is_waiting = self.streams.with(|streams| {
             let stream = streams.get_mut(id)?;
             stream.is_complete = true;

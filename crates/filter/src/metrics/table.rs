@@ -31,6 +31,8 @@ pub enum Each {
     AdaptiveRule,
     /// Each rule of a configuration with `near_limit`.
     NearRule,
+    /// Each rule with `over`.
+    OverRule,
     /// The first rule of each table, that is, of each group of rules that count the same actor.
     Table,
     /// Each cluster of `store`.
@@ -204,6 +206,7 @@ metrics! {
     Denied: Counter DenyList "diana.rule.deny.result.RESULT.requests" DeniedLabel::WORDS;
     Degraded: Counter GlobalRule "diana.rule.NAME.degraded" &[];
     NearLimit: Counter NearRule "diana.rule.NAME.near_limit" &[];
+    Over: Counter OverRule "diana.rule.NAME.over" &[];
     Limit: Gauge AdaptiveRule "diana.rule.NAME.limit" &[];
     Evictions: Counter Configuration "diana.kind.KIND.evictions" EvictionLabel::WORDS;
     LostSwaps: Counter Configuration "diana.lost_swaps" &[];
@@ -265,6 +268,7 @@ mod tests {
                     | Each::GlobalRule
                     | Each::AdaptiveRule
                     | Each::NearRule
+                    | Each::OverRule
                     | Each::Table
                     | Each::Cluster
                     | Each::Version

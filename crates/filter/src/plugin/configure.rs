@@ -74,6 +74,10 @@ impl<H: Host> Plugin<H> {
         let mut configuration = source.compile_route(route).map_err(|errors| mistakes(&errors))?;
         let own = source.compile().map_err(|errors| mistakes(&errors))?;
         configuration.count_apart(Some(&own.policy), false);
+        if own.soft_limits.reroutes() {
+            return Err(REROUTES.into());
+        }
+        configuration.soft_limits.remove_headers_of(&own.soft_limits);
         let mut plugin = Plugin::build(host, configuration, before, ids)?;
         plugin.is_of_route = true;
         plugin.announce(&[listener, b"\0", route].concat());
@@ -163,6 +167,9 @@ impl<H: Host> Plugin<H> {
         })
     }
 }
+
+const REROUTES: &str = "the listener's document has `reroute: true`, and the next route may have no document that \
+    counts the request: leave it out, or the documents of routes";
 
 /// A seed from the host's source of randomness.
 fn fresh_seed(host: impl Host) -> Seed {

@@ -12,6 +12,7 @@ impl<H: Host> Plugin<H> {
     /// `ends`: whether the request ends with its headers.
     pub(crate) fn decide(&self, ends: bool) -> Option<Decided<H>> {
         let policy = &self.configuration.policy;
+        self.remove_forged_marks();
         let source = self.host.request(policy, self.kind, ends);
         let request = policy.request(&source);
         if self.configuration.inspect.is_some()
@@ -44,6 +45,9 @@ impl<H: Host> Plugin<H> {
     /// request is not read. `None` if the worker is in use.
     pub(crate) fn decide_after_panic(&self, reads: bool) -> Option<Response<H>> {
         let policy = &self.configuration.policy;
+        if reads {
+            self.remove_forged_marks();
+        }
         let source = self.host.request(policy, self.kind, true);
         let request = policy.request(&source);
         self.worker.with(|worker| {

@@ -30,7 +30,8 @@ impl<H: Host> Plugin<H> {
             if let Some(limit) = near_limit {
                 limit.rules(decision).for_each(|check| self.metrics.near_limit(check.rule()));
             }
-            access_log::set_attributes(self.host, &self.configuration, worker);
+            let over = self.mark(decision);
+            access_log::set_attributes(self.host, &self.configuration, worker, &over);
             match outcome {
                 Outcome::Reject(_) => rejection = self.reject(decision, protocol()),
                 _ => {

@@ -16,7 +16,7 @@ use crate::actor;
 use crate::cells::{CellActor, Context};
 use crate::policy::{
     ActorKey, ActorSource, Brought, Demand, GroupIndex, Judgement, KeyBuffer, Missing, Mode, PlanId, Policy,
-    RequestClass, Role, RolloutHash, Rule, RuleCheck, RuleGroup, RuleId,
+    RequestClass, Role, RolloutHash, Rule, RuleCheck, RuleGroup, RuleId, SoftLimit,
 };
 use crate::request::Request;
 
@@ -205,7 +205,11 @@ fn demand(
     Some(Demand {
         rule: id,
         quota,
-        mode: if rule.enforces(class.rollout) { Mode::Enforce } else { Mode::Shadow },
+        mode: match rule.enforces(class.rollout) {
+            true if rule.soft_limit == SoftLimit::Admits => Mode::Mark,
+            true => Mode::Enforce,
+            false => Mode::Shadow,
+        },
         headroom: if leaves_headroom { quota.quota.headroom() } else { 0 },
         cost: rule.cost,
         pending: None,

@@ -12,7 +12,7 @@ use super::place::Place;
 use super::quota::Quota;
 use super::quotas::{MAX_PLANS, PlanSource};
 use super::replicas::Replicas;
-use super::rule::{Role, Rule, RuleId};
+use super::rule::{Role, Rule, RuleId, SoftLimit};
 use super::shards::Shards;
 use super::usage::Measures;
 use crate::actor::NamedActor;
@@ -208,6 +208,7 @@ impl Builder {
                 fingerprint,
                 is_global,
                 enforce: draft.enforce,
+                soft_limit: draft.soft_limit,
                 identity: names.identity,
                 count_identity,
                 reject_delay: draft.reject_delay,
@@ -257,7 +258,8 @@ impl Builder {
         let has_headroom = all().any(|quota| quota.headroom() > 0);
         let moves = own.iter().any(|rule| rule.moves(role));
         let has_day_source = own.iter().any(|rule| rule.day_source.is_some());
-        let can_reserve = all().all(|quota| quota.as_reserve().is_some());
+        let marks = own.iter().any(|rule| rule.soft_limit != SoftLimit::None);
+        let can_reserve = !marks && all().all(|quota| quota.as_reserve().is_some());
         let max_actors = match (actors.is_empty(), role) {
             (false, _) => self.max_actors,
             (true, Role::Primary | Role::Fallback) => 1,

@@ -29,6 +29,8 @@ pub(crate) struct Demand {
 pub(crate) enum Mode {
     /// A request that does not fit is refused.
     Enforce,
+    /// A request that does not fit passes, and the host marks it.
+    Mark,
     /// The rule only reports.
     Shadow,
 }
@@ -64,7 +66,7 @@ pub enum RuleResult {
     Admitted,
     /// The rule refuses the request.
     Refused,
-    /// The rule would refuse the request, but is in shadow for it.
+    /// The rule would refuse the request, but is in shadow for it, or marks it.
     Shadowed,
     /// The store or the global store failed. The rule neither counts nor refuses the request.
     Uncounted,
@@ -145,10 +147,16 @@ impl RuleCheck {
         }
     }
 
-    /// Whether the rule is enforced for the request. If not, it is in shadow.
+    /// Whether the rule refuses requests like this one. If not, it marks them or is in shadow.
     #[must_use]
     pub fn is_enforced(&self) -> bool {
         self.demand.mode == Mode::Enforce
+    }
+
+    /// Whether the rule only reports.
+    #[must_use]
+    pub fn is_in_shadow(&self) -> bool {
+        self.demand.mode == Mode::Shadow
     }
 
     /// The verdict of the algorithm. `None` if the rule is uncounted, if the actor is missing, or if

@@ -9,7 +9,7 @@ use super::lists::Lists;
 use super::quota::{Headroom, Quota};
 use super::quotas::{PlanId, PlanSource, Quotas};
 use super::replicas::Replicas;
-use super::rule::LimitSource;
+use super::rule::{LimitSource, SoftLimit};
 use crate::actor::{NamedActor, ip};
 use crate::adapt::Adaptive;
 use crate::cells::table::Hasher;
@@ -161,6 +161,8 @@ pub struct RuleDraft {
     pub missing: Missing,
     /// For which actors the rule refuses. For others it only counts and reports.
     pub enforce: Enforce,
+    /// Whether the rule marks requests, and which.
+    pub soft_limit: SoftLimit,
     /// How long the host delays a refusal by this rule; zero: not at all.
     pub reject_delay: Span,
     /// What a request costs.
@@ -194,6 +196,7 @@ impl RuleDraft {
             actors: NamedActor::list(actors),
             missing: Missing::Ip,
             enforce: Enforce::EVERYBODY,
+            soft_limit: SoftLimit::None,
             reject_delay: Span::ZERO,
             cost: Cost::default(),
             quota,

@@ -62,6 +62,18 @@ impl LimitSource {
     }
 }
 
+/// How a rule treats requests beyond a part of its quota.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum SoftLimit {
+    /// It refuses those beyond the quota.
+    #[default]
+    None,
+    /// The host also marks some that pass. No worker reserves quota, so that what is left is exact.
+    Marks,
+    /// The host marks those that the rule would refuse, and they pass.
+    Admits,
+}
+
 /// A rule: its name, its quotas, and whether it refuses.
 #[derive(Debug)]
 pub struct Rule {
@@ -71,6 +83,7 @@ pub struct Rule {
     /// Whether a global store counts the rule.
     pub(crate) is_global: bool,
     pub(crate) enforce: Enforce,
+    pub(crate) soft_limit: SoftLimit,
     /// See `RuleDraft::identity`. It decides for which actors a part is enforced, and names the
     /// rule's count in a global store: [`Rule::count_name`].
     pub(crate) identity: u64,

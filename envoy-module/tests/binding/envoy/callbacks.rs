@@ -37,6 +37,8 @@ pub fn all() -> Exports {
         http_get_metadata_bool,
         http_get_filter_state_bytes,
         http_set_filter_state_bytes,
+        http_set_dynamic_metadata_string,
+        http_clear_route_cache,
         http_get_active_span,
         http_span_set_tag,
         http_filter_continue_decoding,
@@ -126,11 +128,22 @@ unsafe extern "C" fn http_get_header(
 }
 
 unsafe fn change(stream: Pointer, map: u32, name: Bytes, value: Bytes, replaces: bool) -> bool {
+    let is_none = value.start.is_null();
     // SAFETY: the module lends both texts.
     let (name, value) = unsafe { (copy(name), copy(value)) };
     with(|world| {
         let Some(stream) = world.stream(stream, "a change of a header") else { return false };
         let (is_response, has_response) = (map == header_map::RESPONSE, stream.has_response);
+        if !is_response {
+            // Trailers are none of the simulation's.
+            if map == header_map::REQUEST {
+                stream.request.retain(|(known, _)| *known != name);
+                if !is_none {
+                    stream.request.push((name, value));
+                }
+            }
+            return replaces;
+        }
         if is_response && has_response {
             stream.response.retain(|(known, _)| !replaces || *known != name);
             stream.response.push((name, value));
@@ -311,6 +324,14 @@ unsafe extern "C" fn http_set_filter_state_bytes(stream: Pointer, key: Bytes, va
     let (key, value) = unsafe { (copy(key), copy(value)) };
     let set = |stream: &mut Stream| _ = stream.filter_state.insert(key, value);
     with(|world| world.stream(stream, "set_filter_state").map(set).is_some())
+}
+
+unsafe extern "C" fn http_set_dynamic_metadata_string(stream: Pointer, _: Bytes, _: Bytes, _: Bytes) {
+    with(|world| _ = world.stream(stream, "set_dynamic_metadata"));
+}
+
+unsafe extern "C" fn http_clear_route_cache(stream: Pointer) {
+    with(|world| _ = world.stream(stream, "clear_route_cache"));
 }
 
 /// Requests with an even number of headers are traced. A span has the address of its stream.

@@ -78,6 +78,13 @@ impl Inner {
                 world.records.borrow_mut()[request].headers.push((text(name), text(value)));
                 Reply::status(0)
             }
+            Call::ReplaceHeader { map: 0, name, value } => {
+                let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+                let Some(request) = self.effective(|stream| stream.request) else { return Reply::status(1) };
+                world.records.borrow_mut()[request].marks.push((text(name), text(value)));
+                Reply::status(0)
+            }
+            Call::RemoveHeader { map: 0, .. } => Reply::status(0),
             Call::Property { path } => self.property(path),
             Call::SetProperty { path, value } => {
                 let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
@@ -182,6 +189,7 @@ impl Inner {
             | Call::HeaderValue { .. }
             | Call::AddHeader { .. }
             | Call::ReplaceHeader { .. }
+            | Call::RemoveHeader { .. }
             | Call::ContinueStream { .. } => Reply::status(BAD_ARGUMENT),
         }
     }
