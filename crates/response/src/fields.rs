@@ -346,8 +346,11 @@ mod tests {
                 .join(", ")
         };
         let rest = || admit(500, 0);
+        // A bucket has more in a second, and is full in six minutes.
+        let filling = admit(7, 1000)
+            .map(|verdict| diana_limiter::algorithm::Verdict { full_in: Span::from_secs(360), ..verdict });
         assert_eq!(
-            of(&[(100, 60_000, admit(7, 360_000)), (90, 1000, admit(8, 20)), (50, 1000, admit(9, 1000))]),
+            of(&[(100, 60_000, filling), (90, 1000, admit(8, 20)), (50, 1000, admit(9, 1000))]),
             "limit-requests 100, remaining-requests 7, reset-requests 6m0s, \
              limit-tokens 50, remaining-tokens 9, reset-tokens 1s"
         );
