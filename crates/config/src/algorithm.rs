@@ -99,6 +99,7 @@ pub static KINDS: &[AlgorithmKind] = &[
 ];
 
 /// Reads a number of units, at least `least`. Without a `kind`, the algorithm is unknown.
+#[inline(never)]
 pub(super) fn units(node: &Node, least: u64, kind: Option<&AlgorithmKind>) -> Option<u64> {
     let (short, most) = kind.map_or(("", Allowance::MAX_IN_WINDOW), |kind| (kind.short, kind.most));
     if node.as_size().is_some_and(|units| units > most && units <= Allowance::MAX_IN_WINDOW) {

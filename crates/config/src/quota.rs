@@ -188,9 +188,10 @@ fn fraction(node: &Node, number: f64, kind: Option<&AlgorithmKind>, unit: Option
     let whole = |times: u64| {
         let rpu = number * times as f64;
         let unit = unit?.as_ns().checked_mul(times).map(Span::from_ns)?;
-        let is_whole = (0.5..1e9).contains(&rpu) && (rpu - rpu.round()).abs() < 1e-9;
+        let nearest = (rpu + 0.5) as u64;
+        let is_whole = (0.5..1e9).contains(&rpu) && (rpu - nearest as f64).abs() < 1e-9;
         let fits = (algorithm::Allowance::MIN_UNIT..=algorithm::Allowance::MAX_UNIT).contains(&unit);
-        (is_whole && fits).then_some((rpu.round() as u64, unit))
+        (is_whole && fits).then_some((nearest, unit))
     };
     let _: Option<u64> = match (2..=1_000).find_map(whole) {
         Some((rpu, unit)) => node.expected(&format!("a whole number, as in `rpu: {rpu}, unit: {unit}`")),

@@ -80,14 +80,30 @@ impl Ring {
 
     /// The count at this place of the cell.
     fn count(self, cell: &[u8], at: usize) -> u64 {
-        let low = u32_at(cell, at);
-        let high = if low < LARGE { 0 } else { u32_at(cell, self.high(at)) };
-        (u64::from(high) << 31).saturating_add(low.into())
+        match u32_at(cell, at) {
+            low if low < LARGE => low.into(),
+            low => self.large_count(cell, at, low),
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn large_count(self, cell: &[u8], at: usize, low: u32) -> u64 {
+        (u64::from(u32_at(cell, self.high(at))) << 31).saturating_add(low.into())
     }
 
     fn set_count(self, cell: &mut [u8], at: usize, count: u64) {
+        match u32::try_from(count) {
+            Ok(low) if low < LARGE => write(cell, at, low.to_le_bytes()),
+            _ => self.set_large_count(cell, at, count),
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn set_large_count(self, cell: &mut [u8], at: usize, count: u64) {
         let mut low = u32::try_from(count).unwrap_or(u32::MAX);
-        if low >= LARGE && self.has_highs(cell) {
+        if self.has_highs(cell) {
             let high = (count >> 31).saturating_sub(1);
             low = LARGE | u32::try_from(count & u64::from(LARGE - 1)).unwrap_or(0);
             write(cell, self.high(at), u32::try_from(high).unwrap_or(u32::MAX).to_le_bytes());
@@ -97,17 +113,17 @@ impl Ring {
 
     /// Moves the high bits to their counts, which workers without them may have moved. Returns
     /// whether the cell changed.
+    #[cold]
+    #[inline(never)]
     fn align(self, cell: &mut [u8]) -> bool {
         let moved = u32_at(cell, MOVED_SLICES);
-        let by = moved.wrapping_sub(u32_at(cell, self.size()));
-        if by == 0 || !self.has_highs(cell) {
-            return false;
-        }
+        let by = u64::from(moved.wrapping_sub(u32_at(cell, self.size())));
         write(cell, self.size(), moved.to_le_bytes());
-        let by = usize::try_from(u64::from(by).checked_rem(self.len).unwrap_or(0)).unwrap_or(0);
+        let behind = usize::try_from(by.checked_rem(self.len).unwrap_or(0)).unwrap_or(0).saturating_mul(4);
         let highs = cell.get_mut(self.highs()..self.large_size()).unwrap_or_default();
-        highs.rotate_left(by.saturating_mul(4));
-        true
+        let old = highs.to_vec();
+        highs.iter_mut().zip(old.iter().cycle().skip(behind)).for_each(|(to, byte)| *to = *byte);
+        by > 0
     }
 
     fn slice(self, now: Time) -> u64 {
@@ -155,13 +171,9 @@ impl Ring {
     /// The sum of all counts, recomputed.
     fn total(self, cell: &[u8]) -> u64 {
         let stored = u64_at(cell, 0);
-        if stored < self.len {
-            // Some places stand for slices before the epoch, which do not exist.
+        if stored < self.len || self.has_highs(cell) {
+            // Some places may stand for slices before the epoch, which do not exist.
             return self.counts(cell, stored).fold(0, |sum, (_, count)| sum.saturating_add(count));
-        }
-        if self.has_highs(cell) {
-            let places = (COUNTS..self.size()).step_by(4);
-            return places.fold(0, |sum, at| sum.saturating_add(self.count(cell, at)));
         }
         let (counts, _) = cell.get(COUNTS..self.size()).unwrap_or_default().as_chunks::<4>();
         counts.iter().fold(0, |sum: u64, count| sum.saturating_add(u32::from_le_bytes(*count).into()))
@@ -169,7 +181,7 @@ impl Ring {
 
     /// Corrects the sum and clamps the cell ([`Ring::clamp`]). Returns whether the cell changed.
     pub(super) fn repair(self, cell: &mut [u8], moment: Moment) -> bool {
-        let is_aligned = self.align(cell);
+        let is_aligned = self.has_highs(cell) && self.align(cell);
         let total = self.total(cell);
         let is_wrong = total != u64_at(cell, SUM) || is_aligned;
         if is_wrong {

@@ -54,6 +54,7 @@ impl Window {
         bits & LOW | (bits >> CLAMPS_BITS) & !LOW
     }
 
+    #[inline(never)]
     fn set_used(cell: &mut [u8], used: u64) {
         let used = used.min(MOST);
         let bits = u64_at(cell, USED) & CLAMPS | used & LOW | (used & !LOW) << CLAMPS_BITS;

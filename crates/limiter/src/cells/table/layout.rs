@@ -442,14 +442,14 @@ impl Layout {
         if has_room && kept.len() == unknown && unknown <= most {
             return None;
         }
-        diana_base::sort::sort_by_key(&mut kept, |state| *state);
+        diana_base::sort::sort_by_key(&mut kept, |(end, entry)| (*end, entry.identity));
         let last = kept.len().saturating_sub(most);
         let mut states: Vec<StateEntry> = part(&kept, last..).iter().map(|(_, entry)| *entry).collect();
         states.extend(self.known.each(value, shape).map(|(own, stored)| StateEntry {
             size: stored.map_or(own.size, |stored| stored.entry.size.max(own.size)),
             ..own
         }));
-        diana_base::sort::sort_by_key(&mut states, |state| *state);
+        diana_base::sort::sort_by_key(&mut states, |state| state.identity);
         Some(states)
     }
 
