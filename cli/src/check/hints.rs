@@ -69,6 +69,7 @@ pub fn advice(error: &Error, value: &Value, parent: &Value, is_bare: bool) -> Op
             let seconds = number.parse().ok().filter(|seconds| SECONDS.contains(seconds))?;
             hint(format!("write the unit as a span: `{seconds}s`"))
         }
+        ("unit", _) if error.why.ends_with("which only `algo: W` counts") => hint("write `algo: W`".into()),
         ("unit", Kind::Text(text)) => hint(long_unit(text, parent.get("rpu"))?),
         ("rpu", Kind::Text(text)) if text.contains('/') => {
             let (rpu, per) = text.split_once('/')?;
@@ -146,8 +147,11 @@ fn letter(text: &str) -> Option<String> {
     let number = text.trim().strip_suffix(letter)?.trim();
     let small = letter.to_ascii_lowercase();
     let unit = number.bytes().all(|byte| byte.is_ascii_digit()).then(|| unit(&small.to_string()))??;
-    let more =
-        if letter == 'M' { "; no unit is as long as a month, and `M` is a million in sizes" } else { "" };
+    let more = if letter == 'M' {
+        "; a month is `unit: month` of `algo: W`, and `M` is a million in sizes"
+    } else {
+        ""
+    };
     Some(match number {
         "" => format!("write `unit: {unit}`{more}"),
         number => format!("write `unit: {number}{small}`{more}"),

@@ -47,12 +47,13 @@ fn other_spellings_of_a_quota_have_hints() {
 
 #[test]
 fn a_unit_in_a_capital_letter_has_a_hint() {
-    let month = "no unit is as long as a month, and `M` is a million in sizes";
+    let month = "a month is `unit: month` of `algo: W`, and `M` is a million in sizes";
     assert_eq!(of_rule("rpu: 1, unit: M"), [format!("4: unknown unit `M` | write `unit: minute`; {month}")]);
     let hint = |unit: &str| {
         of_rule(&format!("rpu: 1, unit: {unit}")).last().unwrap().split_once(" | ").unwrap().1.to_owned()
     };
     assert_eq!(hint("5M"), format!("write `unit: 5m`; {month}"));
+    assert_eq!(hint("Month"), "write `algo: W`");
     assert_eq!(hint("D"), "write `unit: day`");
     assert_eq!(hint("S"), "write `unit: second`");
     assert_eq!(of_rule("rpu: 1, unit: m"), [""; 0]);
