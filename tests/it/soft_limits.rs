@@ -58,6 +58,18 @@ proptest! {
     }
 }
 
+/// With reservations, each worker would see little of what the others admit.
+#[test]
+fn what_is_left_is_exact_for_a_busy_actor_of_several_workers() {
+    let json = rule(r#""algo": "W", "rpu": 2000, "unit": "day", "over": {"at": "80%"}"#);
+    let configuration = configuration(&json);
+    let mut gateway = Gateway::new(&json, Memory::new());
+    for number in 1..=2_000 {
+        let decision = gateway.ask(number % 3, &get("/", "ann"), at(0));
+        assert_eq!(!passed(&configuration, &decision).is_empty(), number > 1_600, "{number}");
+    }
+}
+
 #[test]
 fn a_request_beyond_the_whole_quota_takes_none_of_the_next_one() {
     let json = rule(r#""algo": "TB", "rpu": 10, "unit": "second", "over": {"at": "100%", "admit": true}"#);

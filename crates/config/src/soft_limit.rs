@@ -6,7 +6,7 @@ use diana_base::sort;
 use diana_document::{Node, Value};
 use diana_limiter::cells::table::Hasher;
 use diana_limiter::decide::{Decision, Outcome, RuleCheck, RuleResult};
-use diana_limiter::policy::{Policy, Quota, RuleDraft, RuleId, SoftLimit};
+use diana_limiter::policy::{Policy, RuleDraft, RuleId, SoftLimit};
 use diana_response::{own_headers, percent_of};
 
 const EXAMPLE: &str = "an object such as `{at: 80%, request_header: {x-budget: low}}`";
@@ -28,14 +28,14 @@ const WAITS: &str =
 ///     {"at": "80%", "request_header": {"x-budget": "low"}},
 ///     {"at": "100%", "admit": true, "request_header": {"X-Budget": "none"}}]}]}"#;
 /// let configuration = diana_config::compile(document).expect("a valid document");
-/// let headers: Vec<&str> = configuration.soft_limits.headers().collect();
-/// assert_eq!(headers, ["x-budget"]);
+/// assert_eq!(&*configuration.soft_limits.headers()[0], "x-budget");
 /// ```
 #[derive(Debug, Default)]
 pub struct SoftLimits {
     /// By rule, then by part.
     thresholds: Vec<Threshold>,
     headers: Vec<Box<str>>,
+    reroutes: bool,
 }
 
 /// A part of a rule's quota, and the marks of requests beyond it.
@@ -49,8 +49,8 @@ pub struct Threshold {
     pub is_first: bool,
     /// Headers for the upstream, with lower-case names.
     pub request_header: Vec<(Box<str>, Box<str>)>,
-    /// Values for the host's dynamic metadata: namespace, key, value.
-    pub metadata: Vec<(Box<str>, Box<str>, Box<str>)>,
+    /// Values for the host's dynamic metadata, by namespace and key with a zero byte between them.
+    pub metadata: Vec<(Box<str>, Box<str>)>,
     /// Whether the host chooses the route again. `None`: as it does by itself.
     pub reroute: Option<bool>,
 }
@@ -62,38 +62,40 @@ impl SoftLimits {
         if rules.is_empty() {
             return limits;
         }
-        let mut ids = KeyMap::default();
+        let mut ids = KeyMap::<usize>::default();
         for (id, rule) in policy.rules() {
-            ids.insert(rule.name().as_bytes(), id);
+            ids.insert(rule.name().as_bytes(), id.index());
         }
         for (name, thresholds) in rules {
-            for threshold in thresholds {
-                limits.add_headers(threshold.request_header.iter().map(|(name, _)| &**name));
-                let rule = ids.get(name.as_bytes()).copied().unwrap_or(threshold.rule);
-                limits.thresholds.push(Threshold { rule, ..threshold });
+            let id = ids.get(name.as_bytes()).copied();
+            debug_assert!(id.is_some(), "a rule of another policy");
+            for mut threshold in thresholds {
+                threshold.rule = RuleId::new(id.unwrap_or(usize::MAX));
+                threshold.request_header.iter().for_each(|(name, _)| limits.remove_header(name));
+                limits.reroutes |= threshold.reroute == Some(true);
+                limits.thresholds.push(threshold);
             }
         }
         sort::sort_by_key(&mut limits.thresholds, |threshold| (threshold.rule, threshold.percent));
         limits
     }
 
-    fn add_headers<'h>(&mut self, names: impl Iterator<Item = &'h str>) {
-        for name in names {
-            if !self.headers().any(|known| known == name) {
-                self.headers.push(name.into());
-            }
+    fn remove_header(&mut self, name: &str) {
+        if !self.headers.iter().any(|known| **known == *name) {
+            self.headers.push(name.into());
         }
     }
 
     /// For a document that lies over another one: removes the headers that only the other one sets
     /// from clients' requests, too.
     pub fn remove_headers_of(&mut self, lower: &SoftLimits) {
-        self.add_headers(lower.headers());
+        lower.headers.iter().for_each(|name| self.remove_header(name));
     }
 
     /// The headers that no client may send.
-    pub fn headers(&self) -> impl Iterator<Item = &str> {
-        self.headers.iter().map(|name| &**name)
+    #[must_use]
+    pub fn headers(&self) -> &[Box<str>] {
+        &self.headers
     }
 
     /// All thresholds.
@@ -105,7 +107,7 @@ impl SoftLimits {
     /// Whether a threshold asks the host to choose the route again.
     #[must_use]
     pub fn reroutes(&self) -> bool {
-        self.thresholds.iter().any(|threshold| threshold.reroute == Some(true))
+        self.reroutes
     }
 
     /// The thresholds that a request is beyond if it passes, each with the check of its rule: by
@@ -163,14 +165,20 @@ pub(super) fn over(node: &Node, is_of_route: bool) -> Option<Vec<Threshold>> {
         node.fail(TWO);
         return None;
     }
-    let all: Vec<Option<Threshold>> = items.into_iter().map(|node| threshold(&node, is_of_route)).collect();
-    let mut all = all.into_iter().collect::<Option<Vec<Threshold>>>()?;
-    if let [lower, higher] = all.as_mut_slice() {
-        higher.is_first = false;
-        if lower.percent >= higher.percent {
-            node.fail(TWO);
+    let (mut all, mut last) = (Vec::new(), Some(0));
+    for item in &items {
+        let next = threshold(item, is_of_route);
+        let percent = next.as_ref().map(|next| next.percent);
+        if let (Some(mut next), Some(before)) = (next, last) {
+            next.is_first = all.is_empty();
+            if next.percent <= before {
+                node.fail(TWO);
+            }
+            all.push(next);
         }
+        last = percent.and(last).and(percent);
     }
+    last?;
     Some(all)
 }
 
@@ -215,12 +223,12 @@ fn threshold(node: &Node, is_of_route: bool) -> Option<Threshold> {
 }
 
 /// `{namespace: {key: value}}`.
-fn metadata(node: &Node) -> Vec<(Box<str>, Box<str>, Box<str>)> {
+fn metadata(node: &Node) -> Vec<(Box<str>, Box<str>)> {
     let mut all = Vec::new();
     for (namespace, node) in node.entries().unwrap_or_default() {
         for (key, node) in node.entries().unwrap_or_default() {
             if let Some(value) = node.scalar() {
-                all.push((namespace.into(), key.into(), value.into()));
+                all.push(([namespace, "\0", key].concat().into(), value.into()));
             }
         }
     }
@@ -229,33 +237,36 @@ fn metadata(node: &Node) -> Vec<(Box<str>, Box<str>, Box<str>)> {
 
 /// The reason why a mark must not be this header, which is removed from each request that has it.
 fn reserved(name: &str) -> Option<&'static str> {
-    match name {
-        "host" | "content-length" | "transfer-encoding" | "connection" | "keep-alive"
-        | "proxy-connection" | "te" | "trailer" | "upgrade" | "expect" => Some("it is the gateway's own"),
-        "authorization" | "cookie" | "content-type" | "content-encoding" | "forwarded" => Some(OF_CLIENTS),
-        _ if name.starts_with(':') => Some("it is the gateway's own"),
-        _ if name.starts_with("x-forwarded-") => Some(OF_CLIENTS),
-        _ => None,
-    }
+    const RESERVED: [&str; 15] = [
+        "host",
+        "content-length",
+        "transfer-encoding",
+        "connection",
+        "keep-alive",
+        "proxy-connection",
+        "te",
+        "trailer",
+        "upgrade",
+        "expect",
+        "authorization",
+        "cookie",
+        "content-type",
+        "content-encoding",
+        "forwarded",
+    ];
+    let is_reserved = RESERVED.contains(&name) || name.starts_with(':') || name.starts_with("x-forwarded-");
+    is_reserved.then_some("it would be removed from clients' requests")
 }
-
-const OF_CLIENTS: &str = "it would be removed from clients' requests";
 
 /// How a rule with these thresholds decides. Reports what the rule cannot have beside them.
 pub(super) fn soft_limit(node: &Node, thresholds: &[Threshold], rule: &RuleDraft) -> SoftLimit {
-    let mut quotas = rule
-        .overrides
-        .values()
-        .iter()
-        .chain(rule.plans.iter().filter_map(|(_, quota)| quota.as_ref()))
-        .chain([&rule.quota]);
     if rule.quota.lease() > 0 {
         node.fail(LEASED);
     }
     if thresholds.iter().all(|threshold| threshold.percent < 100) {
         return SoftLimit::Marks;
     }
-    if quotas.any(|quota: &Quota| quota.algorithm().may_wait()) {
+    if rule.quota.algorithm().may_wait() {
         node.fail(WAITS);
     }
     SoftLimit::Admits

@@ -142,9 +142,9 @@ fn instances<'a>(
         }
         Each::NearRule if near_limit.is_none() => Vec::new(),
         Each::NearRule => policy.rules().map(|(_, rule)| Some(rule.name().into())).collect(),
-        Each::OverRule => some_rules(policy, soft_limits.thresholds().iter().map(|limit| limit.rule)),
-        Each::AdaptiveRule => some_rules(policy, policy.adaptive_limits().map(|(rule, _)| rule)),
-        Each::Table => some_rules(policy, policy.tables().map(|(rule, _)| rule)),
+        Each::OverRule => some_rules(policy, &mut soft_limits.thresholds().iter().map(|limit| limit.rule)),
+        Each::AdaptiveRule => some_rules(policy, &mut policy.adaptive_limits().map(|(rule, _)| rule)),
+        Each::Table => some_rules(policy, &mut policy.tables().map(|(rule, _)| rule)),
         // These series come when the document is activated: see `Ids::show_documents`.
         Each::Document => Vec::new(),
         Each::Cluster => clusters.iter().map(|cluster| Some(sanitize(cluster).into())).collect(),
@@ -157,7 +157,7 @@ fn instances<'a>(
 }
 
 /// The names of these rules, each at the place of its rule.
-fn some_rules(policy: &Policy, rules: impl Iterator<Item = RuleId>) -> Vec<Option<Cow<'_, str>>> {
+fn some_rules<'p>(policy: &'p Policy, rules: &mut dyn Iterator<Item = RuleId>) -> Vec<Option<Cow<'p, str>>> {
     let mut all = vec![None; policy.rules().count()];
     for rule in rules {
         if let (Some(slot), Some(rule)) = (all.get_mut(rule.index()), policy.rule(rule)) {

@@ -30,7 +30,7 @@ impl<H: Host> Filter<H> {
         match self.plugin(root).flatten() {
             Some(plugin) => {
                 let action = self.decide(id, &plugin, ends);
-                let may_have_trailers = !ends && plugin.configuration.soft_limits.headers().next().is_some();
+                let may_have_trailers = !ends && !plugin.configuration.soft_limits.headers().is_empty();
                 (action, may_have_trailers || self.has_stream(id))
             }
             None => (Action::Continue, false),

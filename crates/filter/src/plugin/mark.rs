@@ -11,7 +11,8 @@ impl<H: Host> Plugin<H> {
     pub(super) fn remove_forged_marks(&self) {
         let limits = &self.configuration.soft_limits;
         let mut is_changed = false;
-        for name in limits.headers().filter(|name| self.host.request_header(name.as_bytes()).is_some()) {
+        for name in limits.headers().iter().filter(|name| self.host.request_header(name.as_bytes()).is_some())
+        {
             self.host.remove_request_header(name);
             is_changed = true;
         }
@@ -40,8 +41,10 @@ impl<H: Host> Plugin<H> {
             for (name, value) in &threshold.request_header {
                 self.host.replace_request_header(name, value);
             }
-            for (namespace, key, value) in &threshold.metadata {
-                self.host.set_metadata(namespace, key, value);
+            for (path, value) in &threshold.metadata {
+                if let Some((namespace, key)) = path.split_once('\0') {
+                    self.host.set_metadata(namespace, key, value);
+                }
             }
             reroutes |= threshold.reroute == Some(true);
         }
