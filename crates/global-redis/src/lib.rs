@@ -246,7 +246,8 @@ fn commands<'q>(queries: &'q [&'q GlobalQuery]) -> impl Iterator<Item = &'q [&'q
 
 /// The parts of a command whose keys begin with `start`.
 fn command(start: &str, queries: &[&GlobalQuery], with_script: bool, number: u64) -> Vec<Cow<'static, str>> {
-    let (name, script) = if with_script { ("EVAL", script::SCRIPT) } else { ("EVALSHA", script::SHA1) };
+    let (name, script) =
+        if with_script { ("EVAL", script::unpacked().into()) } else { ("EVALSHA", script::SHA1.into()) };
     let mut keys: Vec<Cow<str>> = Vec::new();
     let mut push = |key: &CountKey, has_grant: bool| {
         let key = self::key(start, key);
@@ -257,7 +258,7 @@ fn command(start: &str, queries: &[&GlobalQuery], with_script: bool, number: u64
     if queries.is_empty() {
         keys.push([start, PROBE].concat().into());
     }
-    let mut parts = vec![name.into(), script.into(), format::decimal(keys.len() as u64).into()];
+    let mut parts = vec![name.into(), script, format::decimal(keys.len() as u64).into()];
     parts.append(&mut keys);
     parts.push(format::decimal(number).into());
     for query in queries {
