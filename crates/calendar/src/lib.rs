@@ -111,6 +111,7 @@ impl Calendar {
     }
 
     /// The period that contains `now`.
+    #[inline(never)]
     #[must_use]
     pub fn period(&self, now: u64) -> Period {
         LAST.with(|known| {
@@ -127,6 +128,8 @@ impl Calendar {
         })
     }
 
+    #[cold]
+    #[inline(never)]
     fn compute(&self, now: u64) -> Period {
         let now = i64::try_from(now).unwrap_or(i64::MAX / 2);
         let rule = self.zone.rule();

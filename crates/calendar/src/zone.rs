@@ -142,6 +142,7 @@ impl Rule {
 
     /// The instants at which summer time begins and ends in a year, each with the offsets before
     /// and after it.
+    #[inline(never)]
     fn shifts(&self, january: i64) -> [(i64, i64, i64); 2] {
         let Rule { standard, summer, shifts: [begin, end] } = *self;
         [
@@ -156,6 +157,7 @@ impl Rule {
     }
 
     /// The offset from universal time at an instant.
+    #[inline(never)]
     pub(crate) fn offset_at(&self, at: i64) -> i64 {
         let [begin, _] = self.shifts;
         if begin.month == 0 {
@@ -168,6 +170,7 @@ impl Rule {
 
     /// The instant at which clocks show `local`: the first one if they show it twice, and the first
     /// one after it if they do not show it.
+    #[inline(never)]
     pub(crate) fn instant(&self, local: i64) -> i64 {
         let [begin, _] = self.shifts;
         if begin.month == 0 {

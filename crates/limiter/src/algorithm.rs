@@ -254,7 +254,7 @@ impl Algorithm {
     }
 
     /// The same algorithm, whose periods begin on this day of a month.
-    pub(crate) fn from_day(self, day: u8) -> Algorithm {
+    pub(crate) fn on_day(self, day: u8) -> Algorithm {
         let Algorithm::Calendar(mut window) = self else { return self };
         window.calendar.day = day;
         Algorithm::Calendar(window)

@@ -80,6 +80,7 @@ impl CalendarWindow {
     }
 
     /// The period that counts at `now`.
+    #[inline(never)]
     fn counting(&self, cell: &[u8], now: Time) -> Counting {
         let Period { number, end, .. } = self.period(now);
         let stored = Counting {
@@ -92,6 +93,7 @@ impl CalendarWindow {
     }
 
     /// How long until the next period begins.
+    #[inline(never)]
     fn ends_in(&self, counting: Counting, now: Time) -> Span {
         let Period { number, end, next_end, .. } = self.period(now);
         // The first boundary after which the number is larger.
@@ -130,6 +132,7 @@ impl Kind for CalendarWindow {
         SIZE
     }
 
+    #[inline(never)]
     fn prepare(&self, cell: &mut [u8], now: Time) -> bool {
         let Period { number, start, end, next_end } = self.period(now);
         // Periods of another anchor may be longer, by a tenth.
@@ -143,6 +146,7 @@ impl Kind for CalendarWindow {
         is_too_far_ahead
     }
 
+    #[inline(never)]
     fn step(&self, cell: &mut [u8], now: Time, cost: u64) -> Verdict {
         let counting = self.counting(cell, now);
         let ends_in = self.ends_in(counting, now);
@@ -162,6 +166,7 @@ impl Kind for CalendarWindow {
     }
 
     /// Refunds only into the period that was charged, and only if the cell was not clamped since.
+    #[inline(never)]
     fn refund(&self, cell: &mut [u8], now: Time, charge: Charge) {
         self.prepare(cell, now);
         let stamp = (u32_at(cell, NUMBER), u32_at(cell, CLAMPS));
@@ -175,6 +180,7 @@ impl Kind for CalendarWindow {
     }
 
     /// Until the end of the period after the stored one: by another anchor, this has its number.
+    #[inline(never)]
     fn rests_in(&self, cell: &[u8], now: Time) -> Span {
         let (end, stored) = (Time::from_ns(u64_at(cell, 0)), u32_at(cell, NUMBER));
         let Period { number, end: present, next_end, .. } = self.period(now);
@@ -191,6 +197,7 @@ impl Kind for CalendarWindow {
         true
     }
 
+    #[inline(never)]
     fn charge(&self, cell: &mut [u8], now: Time, cost: u64) -> Charge {
         self.prepare(cell, now);
         let counting = self.counting(cell, now);

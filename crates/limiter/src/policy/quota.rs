@@ -189,8 +189,8 @@ impl Quota {
     }
 
     /// The same quota, whose month begins on this day.
-    pub(super) fn from_day(self, day: u64) -> Quota {
-        let algorithm = self.algorithm.from_day(u8::try_from(day).unwrap_or(u8::MAX));
+    pub(super) fn on_day(self, day: u64) -> Quota {
+        let algorithm = self.algorithm.on_day(u8::try_from(day).unwrap_or(u8::MAX));
         Quota { algorithm, ..self }
     }
 

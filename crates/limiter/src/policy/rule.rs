@@ -210,7 +210,7 @@ impl Rule {
     /// The quota of a request that brings these numbers, where the document states `quota`.
     pub(crate) fn brought(&self, quota: &Quota, brought: Brought) -> Quota {
         let quota = match (&self.day_source, brought.day) {
-            (Some(source), Some(day)) if day <= source.max => quota.from_day(day),
+            (Some(source), Some(day)) if day <= source.max => quota.on_day(day),
             _ => *quota,
         };
         match (&self.limit_source, brought.limit) {
