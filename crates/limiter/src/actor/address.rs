@@ -302,6 +302,7 @@ impl Networks {
 
     /// The fewest networks with the same addresses, so that each set of addresses has one form.
     #[must_use]
+    #[inline]
     pub fn merged(&self) -> Networks {
         let mut merged: Vec<Network> = Vec::new();
         for mut network in self.iter() {

@@ -30,6 +30,7 @@ pub struct NamedActor {
 impl NamedActor {
     /// The actor `actor` under this name.
     #[must_use]
+    #[inline]
     pub fn new(name: &str, actor: Arc<dyn Actor>, parts: &Parts) -> NamedActor {
         let canonical_form: Arc<str> = actor.canonical_form(parts).into();
         let is_secret = sounds_secret(name) || is_secret(&canonical_form);
@@ -132,6 +133,7 @@ const WORDS: [&str; 7] = ["code", "otp", "pass", "pin", "pwd", "sid", "sig"];
 
 /// Whether a value of this name may give access to something.
 #[must_use]
+#[inline]
 pub fn sounds_secret(name: &str) -> bool {
     let lower = name.to_ascii_lowercase();
     let byte = |at: usize| name.as_bytes().get(at).copied().unwrap_or(b' ');
@@ -180,6 +182,7 @@ pub fn key(actors: &[NamedActor], request: &Request, out: &mut Vec<u8>) -> bool 
 /// For several actors, `value` lists one value each, separated by `,`, in the order in which the
 /// rule lists the actors. Spaces around each are dropped. Only the value of a single actor may
 /// contain a comma.
+#[inline]
 pub fn parse_key(actors: &[NamedActor], value: &str) -> Result<Vec<u8>, String> {
     let values: Vec<&str> = match actors {
         [] => return Err("`all` is nobody in particular: it has no values".into()),

@@ -67,6 +67,7 @@ impl std::error::Error for HostError {}
 impl FromStr for HostPattern {
     type Err = HostError;
 
+    #[inline]
     fn from_str(text: &str) -> Result<HostPattern, HostError> {
         let name = text.strip_suffix('.').unwrap_or(text).to_ascii_lowercase();
         let unbracketed = name.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')).unwrap_or(&name);

@@ -364,6 +364,7 @@ impl std::error::Error for PatternError {}
 impl FromStr for Pattern {
     type Err = PatternError;
 
+    #[inline]
     fn from_str(text: &str) -> Result<Pattern, PatternError> {
         let (exact, path) = match text.strip_prefix('=') {
             Some(path) => (true, path),

@@ -1,5 +1,8 @@
 //! Builds a policy from drafts of its parts: sorts limits, forms groups, lays out cells and tables.
 //! The drafts have been checked before.
+//!
+//! What only configurations run is `#[inline]`, here and in other files: the crate that reads them
+//! compiles it, for size.
 
 use super::Policy;
 use super::draft::{
@@ -30,6 +33,7 @@ use std::sync::Arc;
 
 impl Draft {
     /// Compiles the policy.
+    #[inline]
     pub fn build(self) -> Policy {
         let Draft { mut parts, ip, address, limits, lists, enforce, plan, max_actors, takes_grants, store } =
             self;
@@ -163,6 +167,7 @@ struct Builder {
 impl Builder {
     /// Forms the groups of one limit, in the order of their first rules. The rules of a group count
     /// the same actor. The global rules of a group also agree on `on_error` and on having a lease.
+    #[inline]
     fn groups(
         &mut self,
         limit: &str,
@@ -186,6 +191,7 @@ impl Builder {
         (groups, global_group)
     }
 
+    #[inline]
     fn group(
         &mut self,
         canonical_form: &str,
@@ -241,6 +247,7 @@ impl Builder {
     }
 
     /// The group of these rules in this role, with its cells.
+    #[inline]
     fn cells(&mut self, name: &str, actors: &GroupActors, role: Role, takes_grants: bool) -> RuleGroup {
         let id = self.groups;
         self.groups = id.saturating_add(1);
@@ -297,6 +304,7 @@ impl Builder {
 
     /// The hash of the rule's meaning, whatever its name, the place of its limit, and the actors
     /// for which the rule is enforced.
+    #[inline]
     fn fingerprint(&self, limit: &str, rule: &RuleDraft, names: RuleNames) -> u64 {
         // The global store's count of a rule is the same whichever exclusive limits switch the rule
         // off.
@@ -320,6 +328,7 @@ impl Builder {
 }
 
 /// The place of the states that these quotas of one rule judge, alone in a cell.
+#[inline]
 fn place(quotas: &[Quota], takes_grants: bool) -> Place {
     let algorithms = || quotas.iter().map(Quota::algorithm);
     let size = algorithms().map(Algorithm::size).max().unwrap_or(0);
@@ -348,6 +357,7 @@ struct GroupActors {
 }
 
 /// The rules with an adaptive limit, each with its limit.
+#[inline]
 fn adaptive(rules: &[Arc<Rule>]) -> Vec<(RuleId, Arc<Adaptive>)> {
     let of =
         |(index, rule): (usize, &Arc<Rule>)| Some((RuleId::new(index), Arc::clone(rule.adaptive.as_ref()?)));

@@ -220,6 +220,7 @@ impl RuleDraft {
     }
 
     /// The hashes by which the rule is known in a limit with this canonical form.
+    #[inline]
     pub(super) fn names(
         &self,
         limit: &str,
@@ -245,11 +246,13 @@ impl RuleDraft {
     }
 
     /// The hash of the canonical text of a quota of this rule.
+    #[inline]
     fn salt_of(&self, quota: &Quota) -> u64 {
         Hasher::name(self.canonical_form_of(quota).as_bytes())
     }
 
     /// The canonical text of a quota of this rule, at the first limit.
+    #[inline]
     pub(super) fn canonical_form_of(&self, quota: &Quota) -> String {
         match (&self.adaptive, &self.limit_source) {
             (None, Some(LimitSource { actor, max })) if quota.varies() => {
@@ -296,6 +299,7 @@ impl RuleDraft {
     }
 
     /// A hash of the quotas of plans, whatever their order; 0 without any.
+    #[inline]
     fn plans_name(&self, source: Option<&PlanSource>) -> u64 {
         let Some(source) = source.filter(|_| !self.plans.is_empty()) else { return 0 };
         let of_plan = |(plan, quota): &(PlanId, Option<Quota>)| {
@@ -316,6 +320,7 @@ impl RuleDraft {
     }
 
     /// Takes the quotas.
+    #[inline]
     pub(super) fn take_quotas(&mut self) -> Quotas {
         let (own, overrides) = (self.quota, take(&mut self.overrides));
         let longest = self.plans.iter().map(|(plan, _)| plan.place().saturating_add(1)).max();
@@ -346,6 +351,7 @@ pub struct StoreDraft {
 
 /// Merges limits for the same requests, so that a rule counts the same whichever of these limits
 /// lists it.
+#[inline]
 pub(super) fn merged(limits: impl Iterator<Item = LimitDraft>) -> Vec<LimitDraft> {
     let (mut places, mut merged) = (KeyMap::<usize>::default(), Vec::<LimitDraft>::new());
     for limit in limits {
@@ -404,6 +410,7 @@ pub(super) struct RuleNames {
 /// have the same identity: rules without a name and with the same numbers. They are first sorted by
 /// their overrides, plans, costs and headroom, so the number does not depend on the order of the
 /// rules in the document.
+#[inline]
 pub(super) fn ordinals(limit: &str, rules: &[(RuleDraft, RuleNames)]) -> Vec<u64> {
     let mut alike = Vec::new();
     for (at, (rule, names)) in rules.iter().enumerate() {
@@ -428,6 +435,7 @@ pub(super) fn ordinals(limit: &str, rules: &[(RuleDraft, RuleNames)]) -> Vec<u64
 /// rule without a name has its unit and its number among rules that are equal so far, in the order
 /// of their quotas. No number of a quota is in it, so that a rule with a changed quota finds its
 /// count.
+#[inline]
 pub(super) fn count_identities(limit: &str, rules: &[(RuleDraft, RuleNames)]) -> Vec<u64> {
     let (mut identities, mut unnamed) = (vec![0; rules.len()], Vec::new());
     for (at, (rule, names)) in rules.iter().enumerate() {

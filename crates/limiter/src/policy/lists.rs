@@ -68,6 +68,7 @@ fn add(list: &mut Vec<(NamedActor, KeySet)>, named: NamedActor, value: &[u8]) {
 
 impl List {
     /// A hash of all entries, whatever their order.
+    #[inline]
     pub(super) fn canonical_hash(&self) -> u64 {
         let network = |network: Network| {
             let mut key = Vec::new();

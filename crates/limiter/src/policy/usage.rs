@@ -175,6 +175,7 @@ const MOST: u16 = 599;
 
 impl Statuses {
     /// The statuses in these ranges, each from 100 to 599.
+    #[inline]
     pub fn new(ranges: &[RangeInclusive<u16>]) -> Result<Statuses, CostError> {
         let is_valid = |range: &RangeInclusive<u16>| {
             !range.is_empty() && LEAST <= *range.start() && *range.end() <= MOST
