@@ -11,6 +11,7 @@ const EPOCH: i64 = 719_468;
 const ERA: i64 = 146_097;
 
 /// The month of a day: 0 is January 1970.
+#[inline(never)]
 pub fn month_of(day: i64) -> i64 {
     let day = day + EPOCH;
     let (era, of_era) = (day.div_euclid(ERA), day.rem_euclid(ERA));
@@ -26,6 +27,7 @@ pub fn day_of(month: i64, of_month: i64) -> i64 {
     (first_day(month) + of_month - 1).min(first_day(month + 1) - 1)
 }
 
+#[inline(never)]
 fn first_day(month: i64) -> i64 {
     let (year, month) = ((month - 2).div_euclid(12) + 1_970, (month - 2).rem_euclid(12));
     let (era, of_era) = (year.div_euclid(400), year.rem_euclid(400));

@@ -14,6 +14,7 @@ pub use zone::{Unruled, Zone, age_days, version};
 
 use civil::{day_of, month_of};
 use std::cell::Cell;
+use zone::Rule;
 
 /// The unit of a period.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -140,15 +141,7 @@ impl Calendar {
             Unit::Month => month_of(today),
             Unit::Year => month_of(today).div_euclid(12),
         };
-        let begins = |number: i64| {
-            let first = match self.unit {
-                Unit::Day => number,
-                Unit::Week => number * 7 + FIRST_MONDAY + i64::from(self.weekday),
-                Unit::Month => day_of(number, self.day.into()),
-                Unit::Year => day_of(number * 12 + i64::from(self.month) - 1, self.day.into()),
-            };
-            rule.instant(first * civil::DAY + i64::from(self.hour) * 3_600)
-        };
+        let begins = |number| self.begins(&rule, number);
         // The anchor of today's month, for example, may be still to come.
         if begins(number) > now {
             number -= 1;
@@ -157,6 +150,18 @@ impl Calendar {
         }
         let [start, end, next_end] = [0, 1, 2].map(|more| u64::try_from(begins(number + more)).unwrap_or(0));
         Period { number: u32::try_from(number).unwrap_or(0), start, end, next_end }
+    }
+
+    /// The first second of the period with this number.
+    #[inline(never)]
+    fn begins(&self, rule: &Rule, number: i64) -> i64 {
+        let first = match self.unit {
+            Unit::Day => number,
+            Unit::Week => number * 7 + FIRST_MONDAY + i64::from(self.weekday),
+            Unit::Month => day_of(number, self.day.into()),
+            Unit::Year => day_of(number * 12 + i64::from(self.month) - 1, self.day.into()),
+        };
+        rule.instant(first * civil::DAY + i64::from(self.hour) * 3_600)
     }
 }
 
