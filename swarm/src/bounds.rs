@@ -24,6 +24,7 @@ impl Quota {
             Algo::Bucket(burst) => self.over_bucket(burst, admissions),
             // Each window of the clock.
             Algo::Window => self.over_slots(1, self.unit_us, admissions),
+            Algo::Month => admissions.iter().map(|(_, cost)| cost).sum::<u64>().saturating_sub(self.rpu),
             Algo::Slices => self.over_slots(SLICES, self.unit_us, admissions),
             Algo::Log => self.over_log(admissions),
             Algo::Permits => 0,

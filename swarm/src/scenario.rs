@@ -15,6 +15,8 @@ pub enum Algo {
     Bucket(u64),
     /// A window.
     Window,
+    /// A window of a month, which no run outlasts. Requests come as for `unit_ms`.
+    Month,
     /// A sliding window of ten slices.
     Slices,
     /// A sliding log.
@@ -212,6 +214,10 @@ impl Scenario {
             }
         }
         scenario.changes.sort_by_key(|(at, ..)| *at);
+        // A month has no lease.
+        if algo == Algo::Window && scenario.lease == 0 && random.below(2) == 0 {
+            scenario.algo = Algo::Month;
+        }
         scenario.calm = end;
         scenario.end = end + scenario.recovery() + 3 * unit_ms.max(700) * MS;
         scenario
@@ -274,11 +280,12 @@ impl Scenario {
         match self.algo {
             Algo::Bucket(burst) => put(format_args!(r#", "algo": "TB", "burst": {burst}"#)),
             Algo::Window => put(format_args!(r#", "algo": "W""#)),
+            Algo::Month => put(format_args!(r#", "algo": "W", "unit": "month", "timezone": "Europe/Berlin""#)),
             Algo::Slices => put(format_args!(r#", "algo": "SW""#)),
             Algo::Log => put(format_args!(r#", "algo": "SL""#)),
             Algo::Permits => put(format_args!(r#", "algo": "C""#)),
         }
-        if self.algo != Algo::Permits {
+        if !matches!(self.algo, Algo::Permits | Algo::Month) {
             put(format_args!(r#", "unit": "{unit_ms}ms""#));
         }
         if self.max_cost > 1 {

@@ -740,7 +740,7 @@ impl World {
             }
             // A clock that steps back frees nothing. Windows and slices are those of the clock, so
             // only the others count in a time without steps back.
-            if matches!(quota.algo, Algo::Bucket(_) | Algo::Log) {
+            if matches!(quota.algo, Algo::Bucket(_) | Algo::Log | Algo::Month) {
                 let back = |steps: usize| -> u64 {
                     redis_steps[..steps].iter().map(|step| step.min(&0).unsigned_abs() / 1_000).sum()
                 };
@@ -801,7 +801,7 @@ impl World {
     /// After the recovery the whole quota passes, if enough requests come.
     fn check_use(&self) -> Result<(), Violation> {
         let Scenario { algo, load, lease, max_cost, leaves, end, .. } = self.scenario;
-        if load < 150 || lease > 0 || max_cost > 1 || leaves > 0 || algo == Algo::Permits {
+        if load < 150 || lease > 0 || max_cost > 1 || leaves > 0 || matches!(algo, Algo::Permits | Algo::Month) {
             return Ok(());
         }
         let Quota { unit_us, .. } = self.quota;

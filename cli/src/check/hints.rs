@@ -332,7 +332,7 @@ mod tests {
         }
 
         #[test]
-        fn a_long_unit_has_the_hint_of_no_larger_rate(rpu in 1u64..1_000_000_000, unit in "[2-9]? ?(week|month|year)s?") {
+        fn a_long_unit_has_the_hint_of_no_larger_rate(rpu in 1u64..1_000_000_000, unit in "[2-9] ?(week|month|year)s?|(week|month|year)s") {
             let found = quota(&rpu.to_string(), &unit);
             prop_assert_eq!(found.len(), 1);
             let Some(hint) = found[0].as_ref() else {
@@ -355,12 +355,12 @@ mod tests {
         for (rpu, unit, hint) in [
             ("0.5", "second", "write `rpu: 1, unit: 2s`"),
             ("2.5", "minute", "write `rpu: 5, unit: 2m`"),
-            ("1000", "month", "write `rpu: 233, unit: 7d`"),
+            ("1000", "months", "write `rpu: 233, unit: 7d`"),
+            ("4", "month", "write `algo: W`"),
             ("70", "2 weeks", "write `rpu: 35, unit: 7d`"),
             ("9", "30d", "write `rpu: 2, unit: 7d`"),
             ("\"0.5\"", "second", "write `rpu: 1, unit: 2s`"),
             ("9", "w", "write `unit: 7d`"),
-            ("\"10G\"", "day", "write at most 1000000000"),
             ("\"10MB\"", "day", "write `10M`"),
             ("\"64KiB\"", "day", "write `64Ki`"),
         ] {
@@ -371,7 +371,9 @@ mod tests {
             ("-0.5", "day"),
             ("0.5", "x"),
             ("9", "secnd"),
-            ("4", "month"),
+            ("4", "months"),
+            // The message names the algorithms that count so far.
+            ("\"10G\"", "day"),
             ("\"10Q\"", "day"),
         ] {
             assert!(quota(rpu, unit).iter().all(Option::is_none), "{rpu} {unit}");
