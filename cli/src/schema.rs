@@ -28,7 +28,7 @@ pub fn run(_: &Args) -> Result<ExitCode> {
 /// ```
 /// let schema = diana_cli::schema::schema();
 /// assert_eq!(schema["$schema"], "https://json-schema.org/draft/2020-12/schema");
-/// assert_eq!(schema["$defs"]["quota"]["properties"]["rpu"]["anyOf"][0]["maximum"], 1_000_000_000);
+/// assert_eq!(schema["$defs"]["quota"]["properties"]["rpu"]["anyOf"][0]["maximum"], 999_999_999_999_999_u64);
 /// ```
 #[must_use]
 pub fn schema() -> Value {

@@ -280,7 +280,9 @@ impl Scenario {
         match self.algo {
             Algo::Bucket(burst) => put(format_args!(r#", "algo": "TB", "burst": {burst}"#)),
             Algo::Window => put(format_args!(r#", "algo": "W""#)),
-            Algo::Month => put(format_args!(r#", "algo": "W", "unit": "month", "timezone": "Europe/Berlin""#)),
+            Algo::Month => {
+                put(format_args!(r#", "algo": "W", "unit": "month", "timezone": "Europe/Berlin""#))
+            }
             Algo::Slices => put(format_args!(r#", "algo": "SW""#)),
             Algo::Log => put(format_args!(r#", "algo": "SL""#)),
             Algo::Permits => put(format_args!(r#", "algo": "C""#)),

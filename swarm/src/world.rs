@@ -801,7 +801,12 @@ impl World {
     /// After the recovery the whole quota passes, if enough requests come.
     fn check_use(&self) -> Result<(), Violation> {
         let Scenario { algo, load, lease, max_cost, leaves, end, .. } = self.scenario;
-        if load < 150 || lease > 0 || max_cost > 1 || leaves > 0 || matches!(algo, Algo::Permits | Algo::Month) {
+        if load < 150
+            || lease > 0
+            || max_cost > 1
+            || leaves > 0
+            || matches!(algo, Algo::Permits | Algo::Month)
+        {
             return Ok(());
         }
         let Quota { unit_us, .. } = self.quota;
@@ -833,7 +838,7 @@ impl World {
 
     /// "Calls" in docs/accuracy.md.
     fn check_calls(&self) -> Result<(), Violation> {
-        let Scenario { in_flight, link_us, gateways, actors, end, .. } = self.scenario;
+        let Scenario { in_flight, link_us, gateways, actors, max_cost, end, .. } = self.scenario;
         let Measured { busiest, calls, counted, .. } = self.measured;
         // A call takes at least the way to Redis and back, and a worker makes `in_flight` at once.
         let most = in_flight * (1_000_000 / (2 * link_us.0) + 1);
@@ -851,7 +856,7 @@ impl World {
             }
         }
         if self.scenario.faults.is_empty() && self.scenario.lease == 0 && self.scenario.leaves == 0 {
-            let refusals = 10 * (in_flight + 1) * (gateways * WORKERS * actors) as u64;
+            let refusals = 10 * (in_flight + 1) * (gateways * WORKERS * actors) as u64 * max_cost;
             let most = match self.quota.algo {
                 // Each permit is reported when its request ends, and each worker's every two
                 // seconds.

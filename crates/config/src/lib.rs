@@ -15,8 +15,8 @@
 //! let errors = diana_config::compile(mistaken).expect_err("a mistake");
 //! assert_eq!(
 //!     errors[0].to_string(),
-//!     "limits[0].rules[0].unit: unknown unit `secnd`, expected second, minute, hour, day or a \
-//!      span such as `30s`"
+//!     "limits[0].rules[0].unit: unknown unit `secnd`, expected second, minute, hour, day, week, \
+//!      month, year or a span such as `30s`"
 //! );
 //! ```
 //!
