@@ -63,7 +63,7 @@ fn the_store_corrects_what_was_charged_on_arrival() {
         r#""algo": "W", "rpu": 100, "unit": "second", "cost": {"response_bytes": true, "estimate": 7}"#;
     let replied = "0,0,93,0,0,7,5000,4000,0,2,0,0,0";
     let parameters = "2 100 1000000 100 0 0 0";
-    for (used, end) in [(30, 30), (3, 3), (0, 0), (u64::MAX, 999_999_999_999_999)] {
+    for (used, end) in [(30, 30), (3, 3), (0, 0), (u64::MAX, 999_999_999_999_999_u64)] {
         let (asked, told) = session(rule, replied, Some(&usage(200, used)));
         assert_eq!(asked, ["1 1 1 2 1 7 0 100 1000000 100 0 0 0"]);
         assert_eq!(told, [format!("5 1 {parameters} 7 5000 4000 0 2 {end}")]);
