@@ -41,10 +41,10 @@ pub fn run(filter: Option<&str>, shell: Shell) -> Result<()> {
     step(line, shell).run()
 }
 
-/// The command of all end-to-end tests of a shell. Two run at a time, because each has an Envoy
-/// with workers of its own. The output has a line for each test, and the figures that tests print.
+/// The command of all end-to-end tests of a shell. Three run at a time: each has an Envoy with
+/// workers of its own, and waits for something a third of its time. The output has a line for each test, and the figures that tests print.
 pub fn line(shell: Shell) -> Line {
-    let harness = ["--test-threads", "2", "--format", "pretty", "--nocapture"];
+    let harness = ["--test-threads", "3", "--format", "pretty", "--nocapture"];
     let mut line = cargo(&[&["test", "--quiet", "--test", "e2e", "--"], &harness[..]].concat());
     let skipped = match shell {
         Shell::Wasm => &NATIVE_ONLY[..],
