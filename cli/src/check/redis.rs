@@ -22,16 +22,21 @@ const EVICTING: [&str; 10] = [
     "allkeys-ttl",
 ];
 
+/// A policy of a later Redis, or of another server.
+const UNKNOWN: &str = "of another kind";
+
 /// The policy by which the Redis at this address evicts keys; `None` if it evicts none. As in
 /// `redis-cli`, `REDISCLI_AUTH` has the password.
 pub fn evicting(address: &str) -> Result<Option<&'static str>> {
-    let info =
-        ask(address).map_err(|why| miette!("Redis at {address} does not say how it frees memory: {why}"))?;
-    let value =
-        |key: &str| info.lines().find_map(|line| line.strip_prefix(key)?.strip_prefix(':')).map(str::trim);
-    let has_most = value("maxmemory").is_some_and(|most| most != "0");
-    let policy = value("maxmemory_policy").unwrap_or_default();
-    Ok(EVICTING.into_iter().find(|known| has_most && *known == policy))
+    let silent = |why: &str| miette!("Redis at {address} does not say how it frees memory: {why}");
+    let info = ask(address).map_err(|why| silent(&why.to_string()))?;
+    let value = |key: &str| {
+        let found = info.lines().find_map(|line| line.strip_prefix(key)?.strip_prefix(':'));
+        found.map(str::trim).ok_or_else(|| silent(&format!("`INFO memory` has no `{key}`")))
+    };
+    let (most, policy) = (value("maxmemory")?, value("maxmemory_policy")?);
+    let evicts = most != "0" && policy != "noeviction";
+    Ok(evicts.then(|| EVICTING.into_iter().find(|known| *known == policy).unwrap_or(UNKNOWN)))
 }
 
 fn ask(address: &str) -> std::io::Result<String> {

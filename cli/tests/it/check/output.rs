@@ -282,10 +282,16 @@ fn a_redis_that_may_evict_a_month_is_named() {
         store:\n  redis: {cluster: redis, secret: 0123456789abcdef, replicas: auto}\n";
     let evicting = "$60\r\n# Memory\r\nmaxmemory:1048576\r\nmaxmemory_policy:volatile-lfu\r\n\r\n";
     let unlimited = "$54\r\n# Memory\r\nmaxmemory:0\r\nmaxmemory_policy:volatile-lfu\r\n\r\n";
+    let later = "$55\r\n# Memory\r\nmaxmemory:1048576\r\nmaxmemory_policy:all-new\r\n\r\n";
+    let kept = "$58\r\n# Memory\r\nmaxmemory:1048576\r\nmaxmemory_policy:noeviction\r\n\r\n";
+    let silent = "$29\r\n# Memory\r\nmaxmemory:1048576\r\n\r\n";
     let refused = "-NOAUTH Authentication required.\r\n";
     for (password, info, is_answered, is_named) in [
         (None, evicting, true, true),
         (Some("a secret"), evicting, true, true),
+        (None, later, true, true),
+        (None, kept, true, false),
+        (None, silent, false, false),
         (None, unlimited, true, false),
         (None, refused, false, false),
     ] {
