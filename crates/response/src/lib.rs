@@ -98,7 +98,7 @@ impl ResponseOptions {
         let (content_type, body) = match (protocol::error(protocol, grpc_status, message), &self.body) {
             (Some((content_type, body)), _) => (Some(content_type), body.into()),
             (None, Body::Problem) => {
-                let problem = problem(Problem::of(status, reason, decision, is_hidden));
+                let problem = problem(Problem::of(status, reason, decision, self));
                 (Some(problem::CONTENT_TYPE), problem)
             }
             // An empty body has no type.

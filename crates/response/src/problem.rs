@@ -9,6 +9,7 @@
 //! | `temporary-reduced-capacity` | the status is 503, or a refusing rule's global store is down |
 //! | `quota-exceeded` | any other refusal |
 
+use super::ResponseOptions;
 use super::json::json_string;
 use diana_base::format::number;
 use diana_limiter::decide::{Decision, Reason, RuleCheck};
@@ -67,18 +68,19 @@ impl Kind {
 }
 
 impl Problem {
-    /// The problem of a refusal. A rule that `is_hidden` shows no penalty.
-    pub(super) fn of(status: u32, reason: Reason, decision: &Decision, is_hidden: bool) -> Problem {
+    /// The problem of a refusal. A hidden rule shows neither its penalty nor an outage.
+    pub(super) fn of(status: u32, reason: Reason, decision: &Decision, options: &ResponseOptions) -> Problem {
         let is_penalty = |id: RuleId| {
             let check = decision.refusing().find(|check| check.rule() == id);
             check.and_then(RuleCheck::verdict).is_some_and(|verdict| verdict.is_penalty())
         };
-        let is_reduced = status == 503 || decision.refusing().any(RuleCheck::is_degraded);
+        let is_degraded = |check: &RuleCheck| check.is_degraded() && !options.hides(check.rule());
+        let is_reduced = status == 503 || decision.refusing().any(is_degraded);
         let kind = match (reason, is_reduced) {
             (Reason::NoActor(_), _) => Kind::Blank,
             (Reason::Denied, _) if !matches!(status, 429 | 503) => Kind::Blank,
             (Reason::Denied, _) => Kind::Abnormal,
-            (Reason::Rule(id), _) if !is_hidden && is_penalty(id) => Kind::Abnormal,
+            (Reason::Rule(id), _) if !options.hides(id) && is_penalty(id) => Kind::Abnormal,
             (_, true) => Kind::Reduced,
             _ => Kind::Exceeded,
         };

@@ -300,6 +300,10 @@ fn a_hidden_rule_is_in_no_header_and_no_body() {
         let refusal = options.refusal(&policy, &refused, Protocol::Http, 0).unwrap();
         let body: serde_json::Value = serde_json::from_slice(&refusal.body).unwrap();
         assert_eq!(body["violated-policies"], serde_json::json!(["a"]), "the other rule is shown");
+        let mut down = refused.clone();
+        down.checks.iter_mut().skip(1).for_each(|check| *check = check.clone().degraded());
+        let refusal = options.refusal(&policy, &down, Protocol::Http, 0).unwrap();
+        assert!(seen(&refusal).contains("quota-exceeded"), "the store of the hidden rule is down");
     }
 }
 
