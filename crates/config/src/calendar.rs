@@ -34,7 +34,7 @@ pub(super) fn longest(unit: Unit) -> Span {
     Span::from_secs(unit.days().saturating_mul(86_400))
 }
 
-/// Reads `anchor` and `timezone`. `Some(None)` if the unit is a span; without them, so is a day.
+/// Reads `anchor` and `timezone`. `Some(None)` if the unit is a span, as a day is without them.
 pub(super) fn calendar(fields: &mut Fields) -> Option<Option<Calendar>> {
     let (anchor, zone) = (fields.take("anchor"), fields.take("timezone"));
     let unit = match fields.take("unit").as_ref().map(Node::value) {
@@ -59,8 +59,7 @@ pub(super) fn calendar(fields: &mut Fields) -> Option<Option<Calendar>> {
         None => Some(Calendar::new(unit)),
     };
     let calendar = Calendar { zone: zone?, ..calendar? };
-    // A day in UTC is a span as well, and both count together.
-    Some((calendar != Calendar::new(Unit::Day)).then_some(calendar))
+    Some(Some(calendar))
 }
 
 fn zone(node: &Node) -> Option<Zone> {

@@ -565,7 +565,7 @@ local function calendar(rpu, present, begins, ends, next_ends, borrow)
     decode = function(v) over, used, number, cuts = unpack(v, 2, 5) end,
     encode = function() return {CALENDAR, over, used, number, cuts} end,
     prepare = function()
-      if over - now > longest * 1.125 then over, number, cuts = last, current, cuts + 1 end
+      if over - now > longest + min(longest / 8, 25 * HOUR) then over, number, cuts = last, current, cuts + 1 end
     end,
     step = function(cost)
       local at, till, taken = counting()

@@ -9,7 +9,7 @@ pub const SCRIPT: &str = match std::str::from_utf8(&BYTES) {
 };
 
 /// The SHA-1 of [`SCRIPT`] in hexadecimal, for `EVALSHA`.
-pub const SHA1: &str = "55b253d4027ac3cf8e310f8a28231a8cab858eb5";
+pub const SHA1: &str = "cda313fe6d15f159f94b6821176030612fa20554";
 
 /// [`SCRIPT`], unpacked.
 pub(crate) fn unpacked() -> String {

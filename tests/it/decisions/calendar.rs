@@ -78,21 +78,12 @@ fn plans_and_overrides_have_their_own_quota_anchor_and_zone() {
     );
 }
 
-/// A day in UTC counts with the span that it is.
+/// Also of a plan in UTC beside a rule in another zone.
 #[test]
-fn a_day_in_utc_is_a_span() {
-    let fingerprint = |rule: &str| {
-        let policy = crate::harness::policy(&document(rule));
-        policy.rules().next().map(|(_, rule)| rule.fingerprint())
-    };
-    let plain = fingerprint(r#""unit": "day""#);
-    for rule in
-        [r#""unit": "day", "timezone": "UTC""#, r#""unit": "day", "anchor": {"hour": 0}"#, r#""unit": "24h""#]
-    {
-        assert_eq!(fingerprint(rule), plain, "{rule}");
-    }
-    let others = [r#""unit": "day", "anchor": {"hour": 1}"#, r#""unit": "week""#, r#""unit": "7d""#];
-    for rule in others {
-        assert_ne!(fingerprint(rule), plain, "{rule}");
-    }
+fn plans_in_all_zones_share_the_count_of_a_day() {
+    check(
+        &document(r#""unit": "day", "timezone": "Europe/Berlin", "plans": {"gold": {"timezone": "UTC"}}"#),
+        "0ms user=ann             GET / -> pass r=1
+         0ms user=ann x-plan=gold GET / -> pass r=0",
+    );
 }

@@ -64,6 +64,23 @@ fn a_rule_keeps_its_count_if_its_neighbours_change() {
     }
 }
 
+/// A day without anchor and zone is a span. With either of them it has one count in all zones.
+#[test]
+fn another_zone_of_a_day_gives_no_quota() {
+    let host = Simulated::new(CasSemantics::Lenient);
+    for (keys, expected) in [
+        (r#""unit": "day", "timezone": "Europe/Berlin""#, 8),
+        (r#""unit": "day", "timezone": "UTC""#, 7),
+        (r#""unit": "day", "anchor": {"hour": 0}"#, 6),
+        (r#""unit": "day", "anchor": {"hour": 1}"#, 5),
+        (r#""unit": "day""#, 8),
+        (r#""unit": "24h""#, 7),
+    ] {
+        let gateway = next(&host, &limit(&[rule(9, &format!(r#", "algo": "W", {keys}"#))]));
+        assert_eq!(left(&gateway, 0), [expected], "{keys}");
+    }
+}
+
 #[test]
 fn a_queue_keeps_its_turns_if_its_neighbours_change() {
     let host = Simulated::new(CasSemantics::Lenient);

@@ -46,6 +46,7 @@ struct Counting {
 }
 
 const NS_PER_SEC: u64 = 1_000_000_000;
+const DAY_AND_HOUR_SECS: u64 = 25 * 3600;
 
 fn instant(second: u64) -> Time {
     Time::ZERO.after(Span::from_secs(second))
@@ -135,8 +136,9 @@ impl Kind for CalendarWindow {
     #[inline(never)]
     fn prepare(&self, cell: &mut [u8], now: Time) -> bool {
         let Period { number, start, end, next_end } = self.period(now);
-        // Periods of another anchor may be longer, by a tenth.
-        let longest = end.saturating_sub(start).max(next_end.saturating_sub(end)).saturating_mul(9) / 8;
+        // Periods of another anchor or zone may be longer: by a day and an hour, or for days by hours.
+        let longest = end.saturating_sub(start).max(next_end.saturating_sub(end));
+        let longest = longest.saturating_add((longest / 8).min(DAY_AND_HOUR_SECS));
         let stored = self.counting(cell, now);
         let is_too_far_ahead = stored.end.since(now) > Span::from_secs(longest);
         if is_too_far_ahead {
