@@ -27,7 +27,7 @@ fn the_claim_of_a_token_is_the_limit() {
     assert_eq!(status("ann", r#"{"limits": {"rpm": 1}}"#), 429);
     // A cached refusal holds for the number that it refused.
     assert!(get("ann", r#"{"limits": {"rpm": 99}}"#).1.contains("r=4"), "at most `max`");
-    // What is no whole number from 1 counts as none, and so does a token with two of them.
+    // Only a whole number from 1 on counts, and a token must not have two of them.
     for payload in [
         r#"{"limits": {"rpm": 0}}"#,
         r#"{"limits": {"rpm": -9}}"#,

@@ -76,7 +76,7 @@ fn an_element_of_a_claim_names_the_plan() {
     );
 }
 
-/// Mixed prefixes of both families, of which the longest decides, by whole addresses.
+/// The longest prefix decides, in both families, and it is compared with the whole address.
 #[test]
 fn a_network_has_a_plan() {
     let json = r#"{"plan": {"actor": "ip", "members": {

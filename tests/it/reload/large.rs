@@ -49,7 +49,7 @@ fn a_clock_that_steps_back_under_a_small_quota_loses_no_large_count() {
         assert_eq!(left(&next(&host, &large), passed * slice), [expected * 1_000_000_000]);
     }
     assert_eq!(left(&next(&host, &small), 12 * slice), [0], "the clock has stepped back by eleven slices");
-    // The window is now that of four slices, of which the first has 7G, the second 14G and the last 7G.
+    // Four slices count now: the first has 7G, the second 14G and the last 7G.
     for (passed, expected) in [(12, 65), (18, 58), (19, 58), (20, 65), (21, 58)] {
         assert_eq!(left(&next(&host, &large), passed * slice), [expected * 1_000_000_000], "{passed}");
     }
