@@ -164,3 +164,24 @@ fn the_fingerprint_has_the_marks() {
         assert_ne!(one, fingerprint(other), "{other}");
     }
 }
+
+/// Actors that a client invents beside those that have used up their quota have no cell.
+#[test]
+fn a_newcomer_of_a_full_set_is_marked() {
+    let over = r#""rpu": 1, "unit": "day", "over": {"at": "100%", "admit": true}"#;
+    let json = rule(over).replacen('{', r#"{"local": {"max_actors": 16}, "#, 1);
+    let configuration = configuration(&json);
+    let mut gateway = Gateway::new(&json, Memory::new());
+    let (mut marked, mut full) = (0, 0);
+    for number in 0..400 {
+        for _ in 0..2 {
+            let decision = gateway.ask(0, &get("/", &format!("user-{number}")), at(0));
+            assert_eq!(decision.outcome, Outcome::Pass);
+            marked += passed(&configuration, &decision).len();
+            full += usize::from(decision.events.set_full > 0);
+        }
+    }
+    assert!(full > 300, "{full}");
+    // Each actor is marked twice, but for those that have got a cell.
+    assert_eq!(marked, 800 - (800 - full) / 2, "{full}");
+}

@@ -92,6 +92,17 @@ fn a_rule_behind_a_tighter_one_is_named() {
     );
 }
 
+/// A rule that marks what it would refuse leaves refusing to the next one.
+#[test]
+fn no_rule_is_idle_behind_one_that_admits() {
+    let hard = r#"{"name": "hard", "rpu": 1000, "unit": "day"}"#;
+    for (at, expected) in [(r#""80%""#, 1), (r#""100%", "admit": true"#, 0)] {
+        let soft = format!(r#"{{"name": "soft", "rpu": 100, "unit": "day", "over": {{"at": {at}}}}}"#);
+        let found = warnings(&format!(r#"{{"url": "/", "rules": [{soft}, {hard}]}}"#));
+        assert_eq!(found.len(), expected, "{found:?}");
+    }
+}
+
 /// A rule with headroom refuses earlier than a rule that admits less.
 #[test]
 fn a_rule_with_headroom_is_never_idle() {

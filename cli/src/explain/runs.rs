@@ -23,7 +23,7 @@ pub fn of(decisions: &[Decided], rule: RuleId) -> Vec<RuleRun> {
 
 /// The run of one request. `None`: the rule did not check the request.
 fn run(number: u32, decided: &Decided, check: Option<&RuleCheck>) -> RuleRun {
-    let is_marked = check.is_some_and(|check| !check.is_enforced() && !check.is_in_shadow());
+    let is_marked = check.is_some_and(RuleCheck::is_marked);
     let passes = !matches!(decided.outcome, Outcome::Reject(_));
     let verdict = check.and_then(RuleCheck::verdict);
     let wait = match verdict.map(|verdict| verdict.admission) {

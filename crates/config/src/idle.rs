@@ -4,7 +4,7 @@
 use diana_document::{Error, Node, quoted};
 use diana_limiter::algorithm::{Allowance, Parameters};
 use diana_limiter::matcher::pattern::Pattern;
-use diana_limiter::policy::{Enforce, LimitDraft, RuleDraft};
+use diana_limiter::policy::{Enforce, LimitDraft, RuleDraft, SoftLimit};
 
 /// The number of rules above which there are no warnings, because each rule is compared with every
 /// other one.
@@ -20,7 +20,7 @@ struct ComparedRule<'a> {
 
 /// One warning for each rule that can never refuse; `nodes` are the places of the limits.
 ///
-/// Both rules must be enforced for everybody, have no overrides, plans or lease and no limit that
+/// Both rules must be enforced for everybody and refuse, have no overrides, plans or lease and no limit that
 /// moves or comes with the request, and count the same actor at the same cost in the same scope.
 /// The other rule must apply whenever this one does: its limit is the same, or a less specific one
 /// without conditions whose patterns contain this one's, and no `exclusive` limit can switch it off
@@ -34,7 +34,8 @@ pub(super) fn warnings(nodes: &[Node], limits: &[LimitDraft]) -> Vec<Error> {
             let leases = rule.on_error.is_some() && rule.quota.lease() > 0;
             let is_plain = rule.overrides.is_empty() && rule.plans.is_empty();
             let is_plain = is_plain && rule.adaptive.is_none() && rule.limit_source.is_none();
-            if rule.enforce == Enforce::EVERYBODY && is_plain && !leases {
+            let refuses = rule.enforce == Enforce::EVERYBODY && rule.soft_limit != SoftLimit::Admits;
+            if refuses && is_plain && !leases {
                 let parameters = rule.quota.parameters();
                 candidates.push(ComparedRule { limit, node, index, rule, parameters });
             }

@@ -3,10 +3,11 @@
 use super::access_log::NearLimit;
 use diana_base::map::KeyMap;
 use diana_base::sort;
+use diana_base::time::Span;
 use diana_document::{Node, Value};
 use diana_limiter::cells::table::Hasher;
 use diana_limiter::decide::{Decision, Outcome, RuleCheck, RuleResult};
-use diana_limiter::policy::{Policy, RuleDraft, RuleId, SoftLimit};
+use diana_limiter::policy::{Missing, OnError, Policy, Quota, RuleDraft, RuleId, SoftLimit};
 use diana_response::{own_headers, percent_of};
 
 const EXAMPLE: &str = "an object such as `{at: 80%, request_header: {x-budget: low}}`";
@@ -266,8 +267,25 @@ pub(super) fn soft_limit(node: &Node, thresholds: &[Threshold], rule: &RuleDraft
     if thresholds.iter().all(|threshold| threshold.percent < 100) {
         return SoftLimit::Marks;
     }
-    if rule.quota.algorithm().may_wait() {
+    let changed =
+        rule.overrides.values().iter().chain(rule.plans.iter().filter_map(|(_, quota)| quota.as_ref()));
+    let any = |is: fn(&Quota) -> bool| is(&rule.quota) || changed.clone().any(is);
+    if any(|quota| quota.algorithm().may_wait()) {
         node.fail(WAITS);
+    }
+    for (key, is_given) in [
+        ("missing: deny", rule.missing == Missing::Deny),
+        ("on_error: deny", rule.on_error == Some(OnError::Deny)),
+        ("penalty", any(|quota| quota.penalty().is_some())),
+        ("reject_delay", rule.reject_delay > Span::ZERO),
+        ("rpu: 0", any(|quota| quota.configured().rpu == 0)),
+    ] {
+        if is_given {
+            node.fail(
+                ["with `admit: true`, the rule refuses nobody by `", key, "`: leave it out, or that"]
+                    .concat(),
+            );
+        }
     }
     SoftLimit::Admits
 }

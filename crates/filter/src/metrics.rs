@@ -286,6 +286,8 @@ impl<H: Host> Metrics<H> {
                 RuleResult::Admitted | RuleResult::Uncounted if decision.is_rejected() => None,
                 RuleResult::Admitted if check.would_delay() => Some(ResultLabel::Delayed),
                 RuleResult::Admitted => Some(ResultLabel::Ok),
+                // `diana_over` counts it as well.
+                RuleResult::Shadowed if check.is_marked() => Some(ResultLabel::Ok),
                 RuleResult::Refused => Some(ResultLabel::Refused),
                 RuleResult::Shadowed => Some(ResultLabel::Shadow),
                 RuleResult::Uncounted => Some(ResultLabel::Error),

@@ -70,9 +70,9 @@ impl ShownRule {
 
     /// `None` for a rule that is not shown: in shadow, or without a verdict.
     fn of(index: usize, check: &RuleCheck) -> Option<ShownRule> {
-        let verdict = check.verdict().filter(|_| check.is_enforced())?;
+        let verdict = check.verdict().filter(|_| !check.is_in_shadow())?;
         let (refuses, wait) = match verdict.admission {
-            Admission::Refuse { retry_after } => (true, retry_after),
+            Admission::Refuse { retry_after } => (check.is_enforced(), retry_after),
             Admission::Admit { .. } => (false, (verdict.more_in > Span::ZERO).then_some(verdict.more_in)),
         };
         let (rule, quota) = (check.rule(), check.shown());

@@ -379,7 +379,9 @@ impl GroupCheck {
             }
         }
         if cell.is_failed() {
-            rules.iter_mut().for_each(|rule| rule.judgement = Judgement::Uncounted);
+            // A full set has refused those that are marked.
+            let counts = rules.iter_mut().filter(|rule| !rule.is_marked());
+            counts.for_each(|rule| rule.judgement = Judgement::Uncounted);
         }
     }
 

@@ -176,7 +176,8 @@ impl Decision {
     /// For access logs: the shadow rules that would refuse, in the same form.
     #[must_use]
     pub fn shadowed_by<'p>(&self, policy: &'p Policy) -> Option<Cow<'p, str>> {
-        self.names(policy, self.events.denied_in_shadow > 0, |check| check.result() == RuleResult::Shadowed)
+        let is_meant = |check: &RuleCheck| check.result() == RuleResult::Shadowed && check.is_in_shadow();
+        self.names(policy, self.events.denied_in_shadow > 0, is_meant)
     }
 
     /// For access logs: the shadow rules that would delay the request, in the same form.

@@ -62,7 +62,8 @@ impl GroupVerdict {
 
     /// Refuses an actor that has no cell because its set is full of refused actors: by `rule`,
     /// which admits one of these in `opens_in`, or, if it is in shadow for this actor, by an
-    /// enforced one. `cell` is new and checked. Returns `false` if no rule is enforced.
+    /// enforced one. `cell` is new and checked. Returns `false` if no rule is enforced; a rule that
+    /// marks then marks the request.
     pub(crate) fn refuse_new(
         &mut self,
         checks: &mut [RuleCheck],
@@ -73,8 +74,9 @@ impl GroupVerdict {
         if self.is_refused {
             return true;
         }
-        let enforced = checks.iter().enumerate().filter(|(_, check)| check.is_enforced());
-        let Some((at, _)) = enforced.min_by_key(|(_, check)| check.rule() != rule) else {
+        let judging = checks.iter().enumerate().filter(|(_, check)| !check.is_in_shadow());
+        let best = judging.min_by_key(|(_, check)| (!check.is_enforced(), check.rule() != rule));
+        let Some((at, is_enforced)) = best.map(|(at, check)| (at, check.is_enforced())) else {
             return false;
         };
         self.undo(checks, cell, now);
@@ -83,8 +85,8 @@ impl GroupVerdict {
             let full_in = verdict.full_in.max(opens_in);
             *verdict = Verdict { admission, remaining: 0, more_in: opens_in, full_in, ..*verdict };
         }
-        (self.is_refused, self.all_admit_now) = (true, false);
-        true
+        (self.is_refused, self.all_admit_now) = (is_enforced, false);
+        is_enforced
     }
 
     /// Removes the charges from the cell, because another rule refuses. The verdicts then say how

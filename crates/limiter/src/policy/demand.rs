@@ -159,6 +159,12 @@ impl RuleCheck {
         self.demand.mode == Mode::Shadow
     }
 
+    /// Whether the rule marks the request in place of refusing it.
+    #[must_use]
+    pub fn is_marked(&self) -> bool {
+        self.demand.mode == Mode::Mark && self.result() == RuleResult::Shadowed
+    }
+
     /// The verdict of the algorithm. `None` if the rule is uncounted, if the actor is missing, or if
     /// the store is down.
     #[must_use]
