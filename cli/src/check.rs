@@ -50,7 +50,8 @@ pub struct Args {
     /// workload in the same file
     #[arg(long, value_name = "N", value_parser = within(1..=1_000_000u64))]
     pub replicas: Option<u64>,
-    /// A Redis that counts rules, `HOST:PORT`, to warn of evictions; its password in `REDISCLI_AUTH`
+    /// A Redis that counts rules, `HOST:PORT`, to warn of evictions; its password in
+    /// `REDISCLI_AUTH`
     #[arg(long, value_name = "ADDRESS")]
     pub redis: Option<String>,
     /// The version of the gateways' Envoy, such as 1.38. By default, any that Diana supports

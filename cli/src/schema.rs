@@ -28,7 +28,8 @@ pub fn run(_: &Args) -> Result<ExitCode> {
 /// ```
 /// let schema = diana_cli::schema::schema();
 /// assert_eq!(schema["$schema"], "https://json-schema.org/draft/2020-12/schema");
-/// assert_eq!(schema["$defs"]["quota"]["properties"]["rpu"]["anyOf"][0]["maximum"], 999_999_999_999_999_u64);
+/// let rpu = &schema["$defs"]["quota"]["properties"]["rpu"]["anyOf"][0];
+/// assert_eq!(rpu["maximum"], 999_999_999_999_999_u64);
 /// ```
 #[must_use]
 pub fn schema() -> Value {

@@ -136,13 +136,14 @@ pub fn build() -> Result<PathBuf> {
         ["rustc", "--quiet", "--profile", "filter", "--lib", "--package", "diana", "--target", TARGET];
     // Otherwise every number that the linker fills in is padded to five bytes: 5 % of the module.
     let compressed = "link-arg=--compress-relocations";
-    // 896 KiB in place of rustc's 1 MiB. The constants lie behind the stack, and addresses below 1 MiB
-    // take a byte less in each instruction.
+    // 896 KiB in place of rustc's 1 MiB. The constants lie behind the stack, and addresses below 1
+    // MiB take a byte less in each instruction.
     let stack = "link-arg=-zstack-size=917504";
     let link = ["--crate-type", "cdylib", "--", "-C", compressed, "-C", stack];
     // Functions marked `#[inline]`, as many of the standard library are, are inlined below this
     // cost in place of 325: 0.6 % of the module. At 150, 1.2 %, responses with `headers: ietf` take
-    // 3 % longer. Strength reduction of loops is off: 0.5 % of the module, and V8 is as fast without.
+    // 3 % longer. Strength reduction of loops is off: 0.5 % of the module, and V8 is as fast
+    // without.
     let flags = ["-inlinehint-threshold=200", "-disable-lsr"];
     let mut flags = flags.map(|flag| format!("'-Cllvm-args={flag}'")).to_vec();
     // The paths of this machine's sources are private, and longer than the replacement.

@@ -1,5 +1,5 @@
-//! Packages of pip and npm with all that they need, in pinned versions, for programs that only judge
-//! or play a client: nothing of them is shipped. A folder that is there is complete.
+//! Packages of pip and npm with all that they need, in pinned versions, for programs that only
+//! judge or play a client: nothing of them is shipped. A folder that is there is complete.
 
 use crate::target;
 use anyhow::{Context, Result, bail};

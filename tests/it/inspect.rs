@@ -191,8 +191,8 @@ fn a_grant_adds_exactly_its_amount_in_every_worker() {
         let granted = ActorCount { granted: 3, granted_for: Span::from_secs(60), is_refused: false, ..ann };
         assert_eq!((gateway.count("ann"), gateway.count("bob")), (granted, bob), "{rule}");
 
-        // At once here, and after 100 ms in a worker that has cached a refusal. The header shows the
-        // quota alone, of which nothing is left.
+        // At once here, and after 100 ms in a worker that has cached a refusal. The header shows
+        // the quota alone, of which nothing is left.
         assert_eq!(gateway.request("ann"), (0, true), "{rule}");
         gateway.another_worker();
         assert_eq!(gateway.passing("ann"), 2, "{rule}");

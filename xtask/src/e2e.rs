@@ -57,7 +57,8 @@ pub fn run(filter: Option<&str>, shell: Shell) -> Result<()> {
 }
 
 /// The command of all end-to-end tests of a shell. Three run at a time: each has an Envoy with
-/// workers of its own, and waits for something a third of its time. The output has a line for each test, and the figures that tests print.
+/// workers of its own, and waits for something a third of its time. The output has a line for each
+/// test, and the figures that tests print.
 pub fn line(shell: Shell) -> Line {
     let harness = ["--test-threads", "3", "--format", "pretty", "--nocapture"];
     let mut line = cargo(&[&["test", "--quiet", "--test", "e2e", "--"], &harness[..]].concat());

@@ -17,7 +17,8 @@ pub fn run() -> Result<()> {
     let native = cargo(&["test", "--quiet", "--workspace"]);
     steps.push(Step::new("unit, property, corpus, doc tests", native).shown());
     steps.extend(report::steps(false, None));
-    // `cargo xtask e2e` has all tests, and `--native` those of the module: they take 20 minutes more.
+    // `cargo xtask e2e` has all tests, and `--native` those of the module: they take 20 minutes
+    // more.
     steps.push(e2e::step(e2e::short_line(), Shell::Wasm));
     step::run_all(&steps)
 }

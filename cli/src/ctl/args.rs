@@ -86,7 +86,8 @@ pub struct Who {
 }
 
 impl Who {
-    /// The rule, if one is named, and what the gateways look for. The error is a message for people.
+    /// The rule, if one is named, and what the gateways look for. The error is a message for
+    /// people.
     pub fn target(&self) -> Result<(bool, Target), String> {
         let (mut rule, mut actors) = (None, Vec::new());
         match &self.first {

@@ -37,8 +37,8 @@ pub struct Simulation {
     pub places: BTreeMap<usize, (usize, usize)>,
     configuration: Configuration,
     has_global: bool,
-    /// The document that decides, in which rules with `scope: global` count locally unless the store
-    /// is down.
+    /// The document that decides, in which rules with `scope: global` count locally unless the
+    /// store is down.
     decides: Value,
     /// Sentences about the line of a log.
     notes: Vec<String>,

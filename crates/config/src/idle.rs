@@ -20,13 +20,12 @@ struct ComparedRule<'a> {
 
 /// One warning for each rule that can never refuse; `nodes` are the places of the limits.
 ///
-/// Both rules must be enforced for everybody and refuse, have no overrides, plans or lease and no limit that
-/// moves or comes with the request, and count the same actor at the same cost in the same scope.
-/// The other rule must apply whenever this one does: its limit is the same, or a less specific one
-/// without conditions whose patterns contain this one's, and no `exclusive` limit can switch it off
-/// alone.
-/// [`Parameters::covers`](diana_limiter::algorithm::Parameters::covers) compares how much the two
-/// rules admit.
+/// Both rules must be enforced for everybody and refuse, have no overrides, plans or lease and no
+/// limit that moves or comes with the request, and count the same actor at the same cost in the
+/// same scope. The other rule must apply whenever this one does: its limit is the same, or a less
+/// specific one without conditions whose patterns contain this one's, and no `exclusive` limit can
+/// switch it off alone. [`Parameters::covers`](diana_limiter::algorithm::Parameters::covers)
+/// compares how much the two rules admit.
 pub(super) fn warnings(nodes: &[Node], limits: &[LimitDraft]) -> Vec<Error> {
     let mut candidates = Vec::new();
     for (node, limit) in nodes.iter().zip(limits) {

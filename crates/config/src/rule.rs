@@ -42,8 +42,8 @@ pub(super) struct Reader<'a> {
     pub(super) soft_limits: Vec<(String, Vec<Threshold>)>,
 }
 
-/// Reads rule `index` of the limit whose first url is `url`, and whose urls are `patterns`, or `None`
-/// if one is wrong. Reports each mistake at its place and then returns `None`.
+/// Reads rule `index` of the limit whose first url is `url`, and whose urls are `patterns`, or
+/// `None` if one is wrong. Reports each mistake at its place and then returns `None`.
 pub(super) fn compile(
     node: Node,
     reader: &mut Reader,

@@ -70,8 +70,8 @@ pub fn unit(name: &str) -> Option<Span> {
 }
 
 /// A size such as `10k`, `1M`, `2G`, `1T` (10³, 10⁶, 10⁹, 10¹²), `64Ki`, `1Mi`, `1Gi` or `1Ti`
-/// 2²⁰, 2³⁰, 2⁴⁰). Case matters, because `m` would be a thousandth; only `K` is the same as `k`.
-/// `None` for anything else, and for a number without a unit.
+/// (2¹⁰, 2²⁰, 2³⁰, 2⁴⁰). Case matters, because `m` would be a thousandth; only `K` is the same as
+/// `k`. `None` for anything else, and for a number without a unit.
 pub(super) fn size(text: &str) -> Option<u64> {
     let text = text.trim();
     let unit_at = text.find(|c: char| !c.is_ascii_digit())?;

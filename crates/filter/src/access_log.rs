@@ -38,8 +38,8 @@ pub const WAITED_MS: &str = "wasm.diana.waited_ms";
 pub const ATTRIBUTES: [&str; 11] =
     [RULE, SHADOW, DELAYED, NEAR, OVER, ACTOR, ACTOR_VALUE, ACTOR_HASH, PLAN, REMAINING, WAITED_MS];
 
-/// Sets the attributes of a request after the last decision of `worker`. `over`: the thresholds that
-/// the request is beyond; empty if there are none.
+/// Sets the attributes of a request after the last decision of `worker`. `over`: the thresholds
+/// that the request is beyond; empty if there are none.
 pub(super) fn set_attributes(
     host: impl Host,
     configuration: &Configuration,

@@ -150,10 +150,10 @@ impl Redis {
         MAX_QUERIES.saturating_mul(MAX_COMMANDS)
     }
 
-    /// The body of the call to `cluster` for at most [`Redis::max_queries`] queries. The script goes
-    /// by its hash, or, if `with_script`, by its text, which the global store then keeps. A call
-    /// without queries is a probe. The reply must repeat `number`, which [`Redis::number`] makes of
-    /// a random number.
+    /// The body of the call to `cluster` for at most [`Redis::max_queries`] queries. The script
+    /// goes by its hash, or, if `with_script`, by its text, which the global store then keeps. A
+    /// call without queries is a probe. The reply must repeat `number`, which [`Redis::number`]
+    /// makes of a random number.
     #[must_use]
     pub fn call(&self, cluster: &str, queries: &[&GlobalQuery], with_script: bool, number: u64) -> Vec<u8> {
         let start = self.start_of_keys(cluster);

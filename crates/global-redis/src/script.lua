@@ -545,8 +545,8 @@ local function window(rpu, unit, borrow)
   }
 end
 
--- W of a unit of the calendar. A value: end · used · number · cuts. The gateway's calendar names the
--- present period and its neighbours, and this clock chooses among them. See calendar.rs.
+-- W of a unit of the calendar. A value: end · used · number · cuts. The gateway's calendar names
+-- the present period and its neighbours, and this clock chooses among them. See calendar.rs.
 local function calendar(rpu, present, begins, ends, next_ends, borrow)
   local over, used, number, cuts
   local current, last = present, ends

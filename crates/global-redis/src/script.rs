@@ -95,8 +95,8 @@ static PACKED_BYTES: [u8; PACKED.1] = match PACKED.0.first_chunk() {
     None => [0; PACKED.1],
 };
 
-/// Packs [`SCRIPT`], which is ASCII: the two bytes `1LLLDDDD DDDDDDDD` repeat the `L` + 3 bytes that
-/// begin `D` bytes earlier.
+/// Packs [`SCRIPT`], which is ASCII: the two bytes `1LLLDDDD DDDDDDDD` repeat the `L` + 3 bytes
+/// that begin `D` bytes earlier.
 #[allow(clippy::indexing_slicing, clippy::arithmetic_side_effects)] // checked by the compiler
 const fn packed() -> ([u8; LEN], usize) {
     const SLOTS: usize = 4096;

@@ -479,12 +479,12 @@ impl Policy {
         group
     }
 
-    /// Finds the limits that apply to the request, less specific first. A limit applies if one of its
-    /// urls and its conditions match in one reading of the path; of several urls that match, the most
-    /// specific one counts. An exclusive limit switches less
-    /// specific limits off only in the same reading, and only if it matches by every line of a
-    /// header. If no url pattern asks for the path, the path is not read. `matches` is working
-    /// memory, and `found` begins with the limits of an earlier request under this policy.
+    /// Finds the limits that apply to the request, less specific first. A limit applies if one of
+    /// its urls and its conditions match in one reading of the path; of several urls that match,
+    /// the most specific one counts. An exclusive limit switches less specific limits off only in
+    /// the same reading, and only if it matches by every line of a header. If no url pattern asks
+    /// for the path, the path is not read. `matches` is working memory, and `found` begins with the
+    /// limits of an earlier request under this policy.
     ///
     /// Returns whether the request has a high priority: a limit of high priority applies in every
     /// reading of the path and by every line of a header. If no rule has headroom, no request has a
@@ -524,8 +524,9 @@ impl Policy {
         is_high_priority
     }
 
-    /// Adds the urls of the limits that apply in one reading of the path. `matches` are the urls that
-    /// match it, certainly or not. Returns whether the request has a high priority in this reading.
+    /// Adds the urls of the limits that apply in one reading of the path. `matches` are the urls
+    /// that match it, certainly or not. Returns whether the request has a high priority in this
+    /// reading.
     fn collect(
         &self,
         (matches, is_certain): (&[usize], bool),
@@ -557,10 +558,10 @@ impl Policy {
     }
 }
 
-/// Whether one of `limits`, which match in one reading by urls of these ranks, gives the request a high priority. Header
-/// lines must not: neither those by which a limit of high priority matches, nor those by which an
-/// exclusive limit may not match. An exclusive limit therefore counts whether or not its match is
-/// certain.
+/// Whether one of `limits`, which match in one reading by urls of these ranks, gives the request a
+/// high priority. Header lines must not: neither those by which a limit of high priority matches,
+/// nor those by which an exclusive limit may not match. An exclusive limit therefore counts whether
+/// or not its match is certain.
 fn is_high_priority<'p>(
     limits: impl DoubleEndedIterator<Item = (&'p Limit, usize)> + Clone,
     request: &Request,

@@ -87,8 +87,8 @@ pub trait Source {
     /// is expensive caches the part. `id` distinguishes the parts of one policy.
     fn lines<'s>(&'s self, id: PartId, part: &'s Part) -> HeaderLines<'s>;
 
-    /// The claim of a bearer token (RFC 7519, in compact form) at a dotted path, in which `\\.` is a
-    /// dot within a name. `None` if the token is not readable or has no such claim. The signature
+    /// The claim of a bearer token (RFC 7519, in compact form) at a dotted path, in which `\\.` is
+    /// a dot within a name. `None` if the token is not readable or has no such claim. The signature
     /// need not be verified here.
     fn claim(&self, token: &[u8], path: &str) -> Option<ClaimValue>;
 

@@ -181,8 +181,8 @@ pub(super) fn is_openai(name: &str) -> bool {
     OPENAI.iter().any(|(_, names)| names.contains(&name))
 }
 
-/// OpenAI's fields: of each unit, those of the tightest rule. The reset is the time until nothing is
-/// used. Rules that count bytes or requests in flight are in none.
+/// OpenAI's fields: of each unit, those of the tightest rule. The reset is the time until nothing
+/// is used. Rules that count bytes or requests in flight are in none.
 pub(super) fn openai(policy: &Policy, limits: &[ShownRule]) -> Vec<(&'static str, String)> {
     let mut fields = Vec::new();
     for (unit, [rpu, remaining, reset]) in &OPENAI {

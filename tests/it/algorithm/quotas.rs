@@ -328,8 +328,8 @@ fn a_reservation_is_no_part_of_another_quota() {
     assert_eq!(shared.under(1).look().remaining, 18, "the rest came back whatever the rate");
 }
 
-/// The `max_wait` of the slow bucket is 7/3 tokens, which take no whole number of nanoseconds at the
-/// rate of the fast one.
+/// The `max_wait` of the slow bucket is 7/3 tokens, which take no whole number of nanoseconds at
+/// the rate of the fast one.
 #[test]
 fn a_slow_bucket_that_waits_promises_the_instant_at_which_it_admits() {
     let per = |rpu, secs| Allowance { rpu, unit: Span::from_secs(secs) };

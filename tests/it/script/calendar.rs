@@ -1,5 +1,5 @@
-//! Tests of periods of the calendar: the script chooses the period by its own clock, and counts like
-//! the algorithm.
+//! Tests of periods of the calendar: the script chooses the period by its own clock, and counts
+//! like the algorithm.
 
 use super::redis::{Query, TestRedis, check, visible};
 use diana_base::time::Time;

@@ -99,8 +99,8 @@ impl Actors {
 
     /// The actors of a rule: a name or a `{segment: …}`, or a list of these whose values count
     /// together (a tuple). The order of the result does not depend on the order of the list. `all`
-    /// is the empty list. `urls` are those of the rule's limit, sorted; `None` if one is wrong, which
-    /// has been reported. Reports each mistake at its place and then returns `None`.
+    /// is the empty list. `urls` are those of the rule's limit, sorted; `None` if one is wrong,
+    /// which has been reported. Reports each mistake at its place and then returns `None`.
     pub fn select(&self, node: Node, urls: Option<&[Pattern]>, scope: &mut Scope) -> Option<Vec<NamedActor>> {
         let is_wrong = match node.value() {
             Value::Null => true,

@@ -21,7 +21,8 @@ pub struct ClientIpOptions<'a> {
     /// How many entries of the header, from the right, proxies of the operator have written: 0 to
     /// 32. 0: the client is the address that the host reports.
     pub trusted_hops: usize,
-    /// The header with the entries. `None`: `x-forwarded-for`. `forwarded` is read as RFC 7239 says.
+    /// The header with the entries. `None`: `x-forwarded-for`. `forwarded` is read as RFC 7239
+    /// says.
     pub header: Option<&'a str>,
     /// The number of bits of an IPv4 address that count.
     pub v4_prefix: u8,

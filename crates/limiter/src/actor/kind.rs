@@ -58,7 +58,8 @@ pub trait Actor: Send + Sync {
         false
     }
 
-    /// The value, or the elements if the value is a list. Only sources that may have lists have any.
+    /// The value, or the elements if the value is a list. Only sources that may have lists have
+    /// any.
     fn elements(&self, _request: &Request) -> Vec<Vec<u8>> {
         Vec::new()
     }
@@ -75,8 +76,8 @@ pub trait Actor: Send + Sync {
     }
 
     /// For a source that depends on the limit's urls: the source in a limit with these urls, which
-    /// are [`sorted`](crate::matcher::pattern::sorted), or why they do not provide the value. `None`
-    /// for any other source.
+    /// are [`sorted`](crate::matcher::pattern::sorted), or why they do not provide the value.
+    /// `None` for any other source.
     fn in_limit(&self, _urls: Option<&[Pattern]>) -> Option<Result<Arc<dyn Actor>, SegmentError>> {
         None
     }

@@ -89,8 +89,8 @@ impl NamedActor {
         }
     }
 
-    /// The value as text for people. A question to `inspect` takes the same text. Bytes that are not
-    /// UTF-8 are escaped as in `caf\xe9`, and a backslash is doubled.
+    /// The value as text for people. A question to `inspect` takes the same text. Bytes that are
+    /// not UTF-8 are escaped as in `caf\xe9`, and a backslash is doubled.
     #[must_use]
     pub fn text(&self, value: &[u8]) -> String {
         let mut text = String::new();

@@ -1,8 +1,8 @@
 //! The actor is a host attribute: `{property: [xds, route_name]}`.
 //!
 //! The host decides on the attributes and their encoding. For example, Envoy encodes numbers as
-//! eight bytes. The raw bytes are the value; nothing is stripped. A list, such as of metadata, counts
-//! as missing.
+//! eight bytes. The raw bytes are the value; nothing is stripped. A list, such as of metadata,
+//! counts as missing.
 
 use super::kind::append;
 use super::{Actor, ActorError, FastPathPart};

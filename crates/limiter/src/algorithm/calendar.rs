@@ -136,7 +136,8 @@ impl Kind for CalendarWindow {
     #[inline(never)]
     fn prepare(&self, cell: &mut [u8], now: Time) -> bool {
         let Period { number, start, end, next_end } = self.period(now);
-        // Periods of another anchor or zone may be longer: by a day and an hour, or for days by hours.
+        // Periods of another anchor or zone may be longer: by a day and an hour, or for days by
+        // hours.
         let longest = end.saturating_sub(start).max(next_end.saturating_sub(end));
         let longest = longest.saturating_add((longest / 8).min(DAY_AND_HOUR_SECS));
         let stored = self.counting(cell, now);

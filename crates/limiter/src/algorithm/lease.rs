@@ -298,8 +298,8 @@ impl Kind for Lease {
         Parameters::default()
     }
 
-    /// A lease that is used up does not rest before it expires, because the gateway still reports what
-    /// it spent.
+    /// A lease that is used up does not rest before it expires, because the gateway still reports
+    /// what it spent.
     fn rests_in(&self, cell: &[u8], now: Time) -> Span {
         let live = SLOTS.into_iter().filter(|slot| self.is_live(cell, *slot, now));
         let holding = live.filter(|slot| number(cell, *slot, LEFT) > 0 || number(cell, *slot, USED) > 0);

@@ -206,8 +206,8 @@ impl Kind for SlidingLog {
         }
     }
 
-    /// Removes as many instants as were charged, unless the cell was clamped since, or a larger quota
-    /// keeps more instants than this one has room for: writing the cell would forget them.
+    /// Removes as many instants as were charged, unless the cell was clamped since, or a larger
+    /// quota keeps more instants than this one has room for: writing the cell would forget them.
     fn refund(&self, cell: &mut [u8], now: Time, charge: Charge) {
         self.prepare(cell, now);
         if charge.stamp.1 != u32_at(cell, CLAMPS) {

@@ -18,7 +18,8 @@ pub struct Allowance {
     /// Requests per unit, or units of cost if requests cost more than one unit: from 0 to
     /// [`Allowance::MAX_RPU`], or to [`Allowance::MAX_IN_WINDOW`].
     pub rpu: u64,
-    /// The unit of time, from 1 ms to 7 days; of a calendar, the longest period. Zero if `rpu` is a number of requests in flight.
+    /// The unit of time, from 1 ms to 7 days; of a calendar, the longest period. Zero if `rpu` is a
+    /// number of requests in flight.
     pub unit: Span,
 }
 

@@ -207,8 +207,8 @@ impl Condition {
     }
 
     /// Whether the condition holds for a line; `None` if that would be too much work. `values` is
-    /// its one value, or the elements of a list: one element is enough, and `not` excludes a list by
-    /// one element.
+    /// its one value, or the elements of a list: one element is enough, and `not` excludes a list
+    /// by one element.
     pub(super) fn matches(&self, request: &Request, values: &[&[u8]]) -> Option<bool> {
         match self {
             Condition::NoneOf(conditions) => {

@@ -2,8 +2,8 @@
 //!
 //! All conditions of a limit must hold. A name may have several values. One matching value is
 //! enough, because the gateway cannot know which value the backend uses. `{present: false}` and
-//! `{not: …}` hold if a line has no value. A condition is certain if it holds for every value. A list is one value, for
-//! which the condition holds if it holds for one of its elements.
+//! `{not: …}` hold if a line has no value. A condition is certain if it holds for every value. A
+//! list is one value, for which the condition holds if it holds for one of its elements.
 
 use super::{Condition, ConditionError, Matcher};
 use crate::request::{Parts, Request};

@@ -173,7 +173,8 @@ impl Pattern {
         self.exact
     }
 
-    /// The same pattern for backends that ignore case. It matches [folded](Path::folded) paths only.
+    /// The same pattern for backends that ignore case. It matches [folded](Path::folded) paths
+    /// only.
     pub fn ignoring_case(mut self) -> Result<Pattern, PatternError> {
         for segment in &mut self.segments {
             match segment {
@@ -226,9 +227,8 @@ impl Pattern {
         Pattern { segments, ..self.clone() }
     }
 
-    /// Whether the pattern matches this reading of the request's path, which is folded if the pattern
-    /// ignores case. An expression that would be
-    /// too much work is taken to match.
+    /// Whether the pattern matches this reading of the request's path, which is folded if the
+    /// pattern ignores case. An expression that would be too much work is taken to match.
     #[must_use]
     pub fn matches(&self, path: &Path, request: &Request) -> bool {
         let mut segments = path.segments();
@@ -428,8 +428,8 @@ fn split<'t>(text: &'t str, ends: &[char]) -> (&'t str, Option<&'t str>) {
     (text, None)
 }
 
-/// The name and the segment of `{name}`, `{name:type}` or `{:type}`. A brace elsewhere is refused: a
-/// limit on a path with the character would match nothing that its author expects. So is an
+/// The name and the segment of `{name}`, `{name:type}` or `{:type}`. A brace elsewhere is refused:
+/// a limit on a path with the character would match nothing that its author expects. So is an
 /// expression that is a plain word, because it is a type of another program.
 fn named(word: &str) -> Result<Option<(&str, Segment)>, PatternError> {
     if !word.contains(['{', '}']) {

@@ -165,8 +165,8 @@ impl RuleCheck {
         self.demand.mode == Mode::Mark && self.result() == RuleResult::Shadowed
     }
 
-    /// The verdict of the algorithm. `None` if the rule is uncounted, if the actor is missing, or if
-    /// the store is down.
+    /// The verdict of the algorithm. `None` if the rule is uncounted, if the actor is missing, or
+    /// if the store is down.
     #[must_use]
     pub fn verdict(&self) -> Option<&Verdict> {
         match &self.judgement {
@@ -175,7 +175,8 @@ impl RuleCheck {
         }
     }
 
-    /// Whether the rule's global store was down, so that the check stands for the rule's `on_error`.
+    /// Whether the rule's global store was down, so that the check stands for the rule's
+    /// `on_error`.
     #[must_use]
     pub fn is_degraded(&self) -> bool {
         self.is_degraded

@@ -242,7 +242,8 @@ impl<'a> ActorRules<'a> {
         let own = self.group.states.get(index);
         debug_assert!(own.is_some(), "a state of another group");
         let quotas = own.and_then(|own| Some((own.part, self.quotas(own.rule, self.own.get(own.rule)?))));
-        // A plan may have a penalty where the rule has none, and a count where the rule refuses all.
+        // A plan may have a penalty where the rule has none, and a count where the rule refuses
+        // all.
         let longest = quotas
             .and_then(|(part, quotas)| quotas.map(|quota| quota.quota.rests_in(part, state, now)).max());
         longest.unwrap_or(Span::ZERO)

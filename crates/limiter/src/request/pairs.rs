@@ -100,8 +100,8 @@ impl<'b> Pairs<'b> {
         found
     }
 
-    /// The elements of a list in the encoding of the ABI, in which each is the name of a pair with an
-    /// empty value. `None` if these bytes are no such list.
+    /// The elements of a list in the encoding of the ABI, in which each is the name of a pair with
+    /// an empty value. `None` if these bytes are no such list.
     #[must_use]
     pub fn list(bytes: &'b [u8]) -> Option<Vec<&'b [u8]>> {
         let count = narrowed(u32::from_le_bytes(*bytes.first_chunk()?).into());
