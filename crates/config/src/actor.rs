@@ -149,6 +149,11 @@ pub(super) fn list(fields: &mut Fields, scope: &mut Scope) -> Option<Box<dyn Act
     }
 }
 
+/// The steps of the path of a host attribute.
+pub(super) fn attribute(node: &Node) -> Option<Vec<Box<str>>> {
+    property::steps(node)
+}
+
 fn keys() -> Vec<&'static str> {
     KINDS.iter().map(|kind| kind.key).collect()
 }
