@@ -16,6 +16,7 @@ mod segment;
 
 pub use client_ip::client_ip;
 pub use names::Actors;
+pub(super) use names::is_name;
 
 use diana_document::{Fields, Node, Value, nearest, one_of, quoted};
 use diana_limiter::actor::ip::ClientIp;

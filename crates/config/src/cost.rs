@@ -1,8 +1,8 @@
 //! The readers of `costs`, `cost`, `charge` and `refund`: what a request costs.
 
-use super::actor::{self, Actors, Scope, attribute};
+use super::actor::{self, Actors, Scope, attribute, is_name};
 use super::algorithm::{AlgorithmKind, KINDS, units};
-use diana_base::map::KeySet;
+use diana_base::map::{KeyMap, KeySet};
 use diana_document::{Error, Fields, Node, Value, fold, one_of, quoted};
 use diana_limiter::actor::{NamedActor, parse_key};
 use diana_limiter::algorithm::Allowance;
@@ -12,10 +12,8 @@ use diana_limiter::request::Parts;
 use diana_response::header_name;
 use std::ops::RangeInclusive;
 
-/// The longest name of a cost, in bytes.
-const MAX_NAME_BYTES: usize = 64;
-/// The words of `cost`; `true` for that of requests.
-const WORDS: [(&str, bool); 2] = [("request_bytes", true), ("response_bytes", false)];
+/// The words of `cost`.
+const WORDS: [&str; 2] = ["request_bytes", "response_bytes"];
 const IDLE: &str = "no rule has this `cost`, so it changes nothing";
 
 /// Where a cost stands.
@@ -43,19 +41,15 @@ impl<'a> Costs<'a> {
         let is_open = is_open && node.is_none();
         let named = node.and_then(|node| node.entries()).unwrap_or_default();
         for (name, node) in &named {
-            let allowed =
-                |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || b"_-".contains(&byte);
-            let is_name = name.starts_with(|first: char| first.is_ascii_lowercase())
-                && name.len() <= MAX_NAME_BYTES
-                && name.bytes().all(allowed);
-            if WORDS.iter().any(|(word, _)| fold(word) == fold(name)) {
-                node.fail(format!("{} is a cost already, expected another name", quoted(name)));
-            } else if !is_name {
-                node.fail(format!(
-                    "{} is not a cost's name: 1 to {MAX_NAME_BYTES} of a to z, 0 to 9, `_` and `-`, beginning with a letter",
-                    quoted(name)
-                ));
-            }
+            let is_name = is_name(name) && name.starts_with(|first: char| first.is_ascii_lowercase());
+            let why = match is_name && word(name).is_none() {
+                true => continue,
+                false if is_name => " is a cost already, expected another name",
+                false => {
+                    " is not a cost's name: 1 to 64 of a to z, 0 to 9, `_` and `-`, beginning with a letter"
+                }
+            };
+            node.fail([&quoted(name), why].concat());
         }
         Costs { named, is_open, used: KeySet::default() }
     }
@@ -73,14 +67,11 @@ impl<'a> Costs<'a> {
             Value::Text(text) if text.trim_start().starts_with(|first: char| first.is_ascii_digit()) => {
                 Cost::units(units(node, 1, kind)?).ok()
             }
-            Value::Text(text) => {
-                let word = WORDS.iter().find(|(word, _)| fold(word) == fold(text));
-                match word {
-                    Some((_, true)) => Some(Cost::request_bytes(most, place.scope.parts)),
-                    Some((_, false)) => Cost::response_bytes(Estimate { units: 0, max: most }).ok(),
-                    None => object(&self.find(text, node)?, kind, place),
-                }
-            }
+            Value::Text(text) => match word(text) {
+                Some(0) => Some(Cost::request_bytes(most, place.scope.parts)),
+                Some(_) => Cost::response_bytes(Estimate { units: 0, max: most }).ok(),
+                None => object(&self.find(text, node)?, kind, place),
+            },
             Value::Object(_) => object(node, kind, place),
             _ => node.expected(
                 "a whole number from 1 to 1000000000, `request_bytes`, `response_bytes`, or an object such as `{header: x-cost, max: 100}`",
@@ -92,36 +83,37 @@ impl<'a> Costs<'a> {
     fn find(&mut self, name: &str, node: &Node) -> Option<Node<'a>> {
         if let Some((_, named)) = self.named.iter().find(|(known, _)| *known == name) {
             self.used.add(name.as_bytes());
-            return match named.value() {
-                Value::Object(_) => Some(*named),
-                _ => named.expected(SUCH_AS),
-            };
+            return Some(*named);
         }
         if !self.is_open {
-            let words = WORDS.iter().map(|(word, _)| *word);
-            let known: Vec<&str> = words.chain(self.named.iter().map(|(name, _)| *name)).collect();
+            let mut known = WORDS.to_vec();
+            known.extend(self.named.iter().map(|(name, _)| *name));
             let hint = match node.meant(name, &known) {
-                Some(near) => format!("did you mean `{near}`?"),
-                None => format!("expected {}", one_of(&known)),
+                Some(near) => ["did you mean `", near, "`?"].concat(),
+                None => ["expected ", &one_of(&known)].concat(),
             };
-            node.fail(format!("unknown cost {}, {hint}", quoted(name)));
+            node.fail(["unknown cost ", &quoted(name), ", ", &hint].concat());
         }
         None
     }
 
     /// Reads the costs that no rule takes, and warns about them.
     pub(super) fn read_idle(&self, actors: &Actors, scope: &mut Scope) -> Vec<Error> {
-        let kind = KINDS.iter().max_by_key(|kind| kind.most);
-        let idle = self.named.iter().filter(|(name, _)| !self.used.contains(name.as_bytes()));
-        let mut read = |(_, node): &(&str, Node)| {
-            match node.value() {
-                Value::Object(_) => _ = object(node, kind, &mut Place { actors, urls: None, scope }),
-                _ => _ = node.expected::<()>(SUCH_AS),
+        let kind = KINDS.iter().find(|kind| kind.most == Allowance::MAX_IN_WINDOW);
+        let mut warnings = Vec::new();
+        for (name, node) in &self.named {
+            if !self.used.contains(name.as_bytes()) {
+                object(node, kind, &mut Place { actors, urls: None, scope });
+                warnings.push(node.warning(IDLE));
             }
-            node.warning(IDLE)
-        };
-        idle.map(&mut read).collect()
+        }
+        warnings
     }
+}
+
+/// The index in [`WORDS`] of the word that a text spells.
+fn word(text: &str) -> Option<usize> {
+    WORDS.iter().position(|word| fold(word) == fold(text))
 }
 
 const SUCH_AS: &str =
@@ -129,6 +121,9 @@ const SUCH_AS: &str =
 
 /// Reads an object: a number in the request or in the response.
 fn object(node: &Node, kind: Option<&AlgorithmKind>, place: &mut Place) -> Option<Cost> {
+    let Value::Object(_) = node.value() else {
+        return node.expected(SUCH_AS);
+    };
     let fields = node.fields()?;
     if ["response_header", "response_json", "response_bytes", "sum"].iter().any(|key| fields.has(key)) {
         return response(fields, kind, place);
@@ -204,13 +199,22 @@ fn in_header(node: &Node) -> Option<Measure> {
 /// The numbers at one JSON pointer (RFC 6901), or at several.
 fn pointers(node: &Node) -> Option<Vec<Measure>> {
     let nodes = node.one_or_many();
-    if !(1..=Sum::MAX_TERMS).contains(&nodes.len()) {
-        node.fail(format!("expected 1 to {} JSON pointers, found {}", Sum::MAX_TERMS, nodes.len()));
+    if !is_few(&nodes, node, "JSON pointers") {
         return None;
     }
     // Read all before returning, so that each mistake is reported.
-    let all: Vec<_> = nodes.iter().map(|node| pointer(node).map(Measure::Json)).collect();
-    all.into_iter().collect()
+    let mut all = Vec::new();
+    nodes.iter().for_each(|node| all.extend(pointer(node).map(Measure::Json)));
+    (all.len() == nodes.len()).then_some(all)
+}
+
+/// Reports a list at `place` that is empty or too long.
+fn is_few(nodes: &[Node], place: &Node, what: &str) -> bool {
+    let is_few = (1..=Sum::MAX_TERMS).contains(&nodes.len());
+    if !is_few {
+        place.fail(["expected 1 to 16 ", what, ", found ", &nodes.len().to_string()].concat());
+    }
+    is_few
 }
 
 /// A JSON pointer: `/usage/total_tokens`.
@@ -231,12 +235,11 @@ const MAX_NAMES: usize = 64;
 /// `property`.
 fn sum(node: &Node) -> Option<Sum> {
     let nodes = node.list()?;
-    if !(1..=Sum::MAX_TERMS).contains(&nodes.len()) {
-        node.fail(format!("expected 1 to {} terms, found {}", Sum::MAX_TERMS, nodes.len()));
+    let mut terms = Vec::new();
+    nodes.iter().for_each(|node| terms.extend(term(node)));
+    if !is_few(&nodes, node, "terms") || terms.len() < nodes.len() {
         return None;
     }
-    let terms: Vec<Option<Term>> = nodes.iter().map(term).collect();
-    let terms = terms.into_iter().collect::<Option<Vec<Term>>>()?;
     let is_never_positive = terms.iter().all(|term| term.weight < 0);
     let sum = Sum::new(terms).ok();
     if sum.is_none() {
@@ -277,14 +280,9 @@ fn term(node: &Node) -> Option<Term> {
 /// fractions in YAML.
 fn thousandths(node: &Node, is_signed: bool) -> Option<i64> {
     let found = match node.value() {
-        Value::Whole(number) => i64::try_from(*number).ok().and_then(|number| number.checked_mul(WHOLE)),
-        Value::Number(number) => {
-            let thousandths = (number * WHOLE as f64).round();
-            // The nearest double of a decimal number is also that of the division.
-            (thousandths / WHOLE as f64 == *number).then_some(thousandths as i64)
-        }
         Value::Text(text) => decimal(text.trim()),
-        _ => None,
+        // With the fewest digits.
+        number => decimal(&number.to_string()),
     };
     let fits = |thousandths: &i64| {
         (1..=Sum::MAX_WEIGHT).contains(&thousandths.unsigned_abs()) && (is_signed || *thousandths > 0)
@@ -302,12 +300,21 @@ fn thousandths(node: &Node, is_signed: bool) -> Option<i64> {
 fn decimal(text: &str) -> Option<i64> {
     let (sign, digits) = text.strip_prefix('-').map_or((1, text), |digits| (-1, digits));
     let (whole, fraction) = digits.split_once('.').unwrap_or((digits, "0"));
-    let is_digits = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
-    let fraction = Some(fraction).filter(|text| is_digits(text))?.trim_end_matches('0');
-    let shift = 10_i64.pow(3_u32.checked_sub(u32::try_from(fraction.len()).ok()?)?);
-    let fraction = fraction.parse::<i64>().unwrap_or(0).checked_mul(shift)?;
-    let whole = Some(whole).filter(|text| is_digits(text))?.parse::<i64>().ok()?;
-    whole.checked_mul(WHOLE)?.checked_add(fraction)?.checked_mul(sign)
+    if whole.is_empty() || fraction.is_empty() {
+        return None;
+    }
+    let mut thousandths = 0_i64;
+    let decimals = fraction.bytes().chain([b'0'; 3]).enumerate();
+    for (place, byte) in whole.bytes().map(|byte| (0, byte)).chain(decimals) {
+        match byte {
+            b'0' if place >= 3 => {}
+            b'0'..=b'9' if place < 3 => {
+                thousandths = thousandths.checked_mul(10)?.checked_add(i64::from(byte & 0xf))?;
+            }
+            _ => return None,
+        }
+    }
+    thousandths.checked_mul(sign)
 }
 
 /// Reads `{header, values, default}`, or the same with another source.
@@ -317,38 +324,32 @@ fn factors(node: &Node, place: &mut Place) -> Option<Factors> {
     };
     let mut fields = node.fields()?;
     let (values, default) = (fields.require("values"), fields.require("default"));
-    let is_given = actor::KINDS.iter().any(|kind| fields.has(kind.key) || fields.misspells(kind.key));
-    let source = actor::source(&mut fields, actor::KINDS, place.scope);
-    if !is_given {
+    if !actor::KINDS.iter().any(|kind| fields.has(kind.key)) {
         fields.fail("no source is given, expected one such as `{header: x-model}`");
     }
+    let source = actor::source(&mut fields, actor::KINDS, place.scope);
     fields.finish();
     let named = source.map(|actor| NamedActor::new("by", actor.into(), place.scope.parts));
     let named = named.and_then(|named| place.actors.placed(named, place.urls, node, place.scope));
-    let factor = |node: &Node| thousandths(node, false).map(i64::unsigned_abs);
-    let default = default.and_then(|node| factor(&node));
-    let entries = values.as_ref()?.entries()?;
+    let default = default.and_then(|node| thousandths(&node, false));
+    let (mut factors, mut is_complete) = (KeyMap::default(), true);
+    let entries = values?.entries()?;
     if entries.is_empty() {
-        values?.fail(
-            "an empty object changes nothing, expected a factor for each value, such as `{small: 0.2}`",
-        );
+        node.fail("no value has a factor of its own, expected some, such as `values: {small: 0.2}`");
         return None;
     }
-    let mut all: Vec<(Vec<u8>, u64)> = Vec::new();
-    let (mut known, mut is_complete) = (KeySet::default(), true);
     for (value, node) in entries {
-        let factor = factor(&node);
+        let factor = thousandths(&node, false);
+        is_complete &= factor.is_some();
         let Some(named) = &named else { continue };
-        let key = parse_key(std::slice::from_ref(named), value).map_err(|why| node.fail(why)).ok();
-        if key.as_ref().is_some_and(|key| !known.add(key)) {
-            node.fail("another key names the same value");
-            is_complete = false;
+        match parse_key(std::slice::from_ref(named), value) {
+            Ok(key) if factors.insert(&key, factor.unwrap_or(WHOLE).unsigned_abs()) => continue,
+            Ok(_) => node.fail("another key names the same value"),
+            Err(why) => node.fail(why),
         }
-        let pair = key.zip(factor);
-        is_complete &= pair.is_some();
-        all.extend(pair);
+        is_complete = false;
     }
-    Factors::new(named?, &all, default?).ok().filter(|_| is_complete)
+    Factors::new(named?, factors, default?.unsigned_abs()).ok().filter(|_| is_complete)
 }
 
 /// Reads `{header, default, min, max}`.

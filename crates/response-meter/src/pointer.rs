@@ -33,7 +33,11 @@ pub struct Pointers(Arc<[Pointer]>);
 impl Pointers {
     /// Compiles pointers, which keep their order. The error is that of [`Pointer::parse`].
     pub fn parse<'t>(texts: impl IntoIterator<Item = &'t str>) -> Result<Pointers, &'static str> {
-        texts.into_iter().map(Pointer::parse).collect::<Result<Vec<_>, _>>().map(|all| Pointers(all.into()))
+        let mut all = Vec::new();
+        for text in texts {
+            all.push(Pointer::parse(text)?);
+        }
+        Ok(Pointers(all.into()))
     }
 
     /// The number of pointers.

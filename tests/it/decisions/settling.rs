@@ -111,7 +111,7 @@ fn an_estimate_is_corrected_by_the_response() {
 }
 
 /// The values are those of `/a`, `/b` and `/c`.
-const SUM: &str = r#""sum": [{"response_json": "/c", "weight": -0.9}, {"response_json": "/a"}, {"response_json": "/b", "weight": 4}]"#;
+const SUM: &str = r#""sum": [{"response_json": "/a"}, {"response_json": "/b", "weight": 4}, {"response_json": "/c", "weight": -0.9}]"#;
 
 #[test]
 fn a_sum_weighs_the_numbers_of_the_response() {

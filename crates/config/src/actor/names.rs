@@ -234,7 +234,8 @@ fn inline(node: &Node) -> Option<String> {
     })
 }
 
-fn is_name(name: &str) -> bool {
+/// Whether a text is 1 to 64 of a to z, 0 to 9, `_` and `-`.
+pub(in super::super) fn is_name(name: &str) -> bool {
     let allowed = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || b"_-".contains(&byte);
     (1..=MAX_NAME_BYTES).contains(&name.len()) && name.bytes().all(allowed)
 }

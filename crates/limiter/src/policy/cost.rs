@@ -140,7 +140,7 @@ pub enum CostError {
     /// There are no terms of a sum, or more than [`Sum::MAX_TERMS`], or two with the same numbers,
     /// or none has a positive weight; or a weight is out of range, or the cost has no sum.
     Sum,
-    /// A factor is out of range, or a value has two factors.
+    /// A factor is out of range.
     Factor,
     /// A status is not from 100 to 599, or no status is listed.
     Status,
@@ -396,7 +396,7 @@ impl Cost {
             CostSource::Response { sum, factors, default, estimate: Estimate { units, max } } => {
                 let numbers = numbers(&[default.unwrap_or(*units), *units, *max]);
                 let by = factors.as_ref().map(|factors| [" by ", factors.canonical_form()].concat());
-                [&sum.canonical_form(), " ", &*numbers, &by.unwrap_or_default()].concat()
+                [sum.canonical_form(), " ", &*numbers, &by.unwrap_or_default()].concat()
             }
         };
         let statuses = |word: &str, statuses: &Option<Statuses>| {

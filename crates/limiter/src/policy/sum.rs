@@ -6,7 +6,7 @@ use super::usage::{Measure, Measures, Usage};
 use crate::actor::NamedActor;
 use crate::request::Request;
 use diana_base::format::{decimal, netstring};
-use diana_base::map::KeyMap;
+use diana_base::map::{KeyMap, KeySet};
 use diana_base::sort;
 use std::sync::Arc;
 
@@ -22,11 +22,20 @@ pub(super) const ONE: u64 = 1_000;
 /// assert!(Sum::new(vec![term("/input", 1_000), term("/cached", -900)]).is_ok());
 /// assert!(Sum::new(vec![term("/cached", -900)]).is_err(), "it is never more than 0");
 /// ```
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 pub struct Sum {
-    /// In a canonical order.
     terms: Vec<Term>,
+    /// Whatever the order of terms and of the numbers of each.
+    canonical_form: Arc<str>,
 }
+
+impl PartialEq for Sum {
+    fn eq(&self, other: &Sum) -> bool {
+        self.canonical_form == other.canonical_form
+    }
+}
+
+impl Eq for Sum {}
 
 /// A part of a sum.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -50,16 +59,17 @@ pub(super) struct Total {
 }
 
 impl Term {
-    /// The canonical text of the numbers, whatever their order.
+    /// The canonical text of the numbers.
     fn canonical_form(&self) -> String {
-        self.numbers.iter().map(Measure::canonical_form).collect::<Vec<_>>().join(" or ")
+        sorted(self.numbers.iter().map(Measure::canonical_form).collect()).join(" or ")
     }
 }
 
 impl From<Measure> for Sum {
     /// The number itself.
     fn from(number: Measure) -> Sum {
-        Sum { terms: vec![Term { numbers: vec![number], weight: 1_000 }] }
+        let canonical_form = number.canonical_form().into();
+        Sum { terms: vec![Term { numbers: vec![number], weight: 1_000 }], canonical_form }
     }
 }
 
@@ -71,7 +81,7 @@ impl Sum {
     pub const MAX_TERMS: usize = 16;
 
     /// The sum of these terms, at least one with a positive weight, each with numbers of its own.
-    pub fn new(mut terms: Vec<Term>) -> Result<Sum, CostError> {
+    pub fn new(terms: Vec<Term>) -> Result<Sum, CostError> {
         let sizes = 1..=Sum::MAX_TERMS;
         let fits = |term: &Term| {
             sizes.contains(&term.numbers.len()) && (1..=Sum::MAX_WEIGHT).contains(&term.weight.unsigned_abs())
@@ -82,24 +92,29 @@ impl Sum {
         {
             return Err(CostError::Sum);
         }
-        for term in &mut terms {
-            sort::sort_by_key(&mut term.numbers, Measure::canonical_form);
-            term.numbers.dedup();
+        let (mut known, mut forms) = (KeySet::default(), Vec::new());
+        for term in &terms {
+            let numbers = term.canonical_form();
+            if !known.add(numbers.as_bytes()) {
+                return Err(CostError::Sum);
+            }
+            let sign = if term.weight < 0 { ", -" } else { ", " };
+            forms.push([sign, &decimal(term.weight.unsigned_abs()), "/1000 of ", &numbers].concat());
         }
-        sort::sort_by_key(&mut terms, Term::canonical_form);
-        let is_repeated = terms.windows(2).any(|pair| matches!(pair, [a, b] if a.numbers == b.numbers));
-        if is_repeated { Err(CostError::Sum) } else { Ok(Sum { terms }) }
+        let mut sum = Sum { terms, canonical_form: "".into() };
+        sum.canonical_form = match sum.only() {
+            Some(only) => only.canonical_form().into(),
+            None => ["response sum", &sorted(forms).concat()].concat().into(),
+        };
+        Ok(sum)
     }
 
     /// The number, if the sum is only that.
     pub(super) fn only(&self) -> Option<&Measure> {
-        match self.terms.as_slice() {
-            [Term { numbers, weight: 1_000 }] => match numbers.as_slice() {
-                [only] => Some(only),
-                _ => None,
-            },
-            _ => None,
-        }
+        let [Term { numbers, weight: 1_000 }] = self.terms.as_slice() else {
+            return None;
+        };
+        numbers.first().filter(|first| numbers.iter().all(|number| number == *first))
     }
 
     /// All numbers of the sum.
@@ -134,23 +149,22 @@ impl Sum {
     }
 
     /// The canonical text.
-    pub(super) fn canonical_form(&self) -> String {
-        if let Some(only) = self.only() {
-            return only.canonical_form();
-        }
-        let term = |term: &Term| {
-            let sign = if term.weight < 0 { "-" } else { "" };
-            [sign, &decimal(term.weight.unsigned_abs()), "/1000 of ", &term.canonical_form()].concat()
-        };
-        ["response sum ", &self.terms.iter().map(term).collect::<Vec<_>>().join(", ")].concat()
+    pub(super) fn canonical_form(&self) -> &str {
+        &self.canonical_form
     }
+}
+
+/// The texts in order, each once.
+fn sorted(mut texts: Vec<String>) -> Vec<String> {
+    sort::sort_by_key(&mut texts, Clone::clone);
+    texts.dedup();
+    texts
 }
 
 /// The factors by which a part of the request multiplies what the request costs, in thousandths.
 #[derive(Debug)]
 pub struct Factors {
     actor: NamedActor,
-    /// The factors that differ from the default.
     values: KeyMap<u64>,
     default: u64,
     canonical_form: Arc<str>,
@@ -167,32 +181,31 @@ impl Eq for Factors {}
 impl Factors {
     /// The factors of these values of the actor, as [`parse_key`](crate::actor::parse_key) writes
     /// them, and of all others: 1 to [`Sum::MAX_WEIGHT`] thousandths.
-    pub fn new(actor: NamedActor, factors: &[(Vec<u8>, u64)], default: u64) -> Result<Factors, CostError> {
-        let mut known = factors.iter().map(|(_, factor)| *factor).chain([default]);
-        if !known.all(|factor| (1..=Sum::MAX_WEIGHT).contains(&factor)) {
+    pub fn new(actor: NamedActor, values: KeyMap<u64>, default: u64) -> Result<Factors, CostError> {
+        let fits = |factor: &u64| (1..=Sum::MAX_WEIGHT).contains(factor);
+        if !fits(&default) || !values.values().iter().all(fits) {
             return Err(CostError::Factor);
         }
-        let mut sorted: Vec<&(Vec<u8>, u64)> =
-            factors.iter().filter(|(_, factor)| *factor != default).collect();
-        sort::sort_by_key(&mut sorted, |(value, _)| value.clone());
-        let (mut values, mut form) = (KeyMap::default(), String::new());
-        for (value, factor) in sorted {
-            if !values.insert(value, *factor) {
-                return Err(CostError::Factor);
-            }
-            let value = value.escape_ascii().to_string();
-            form = [&form, &*netstring(&value), " ", &decimal(*factor), " "].concat();
+        let mut forms = Vec::new();
+        for value in values.keys() {
+            // Another value has the default factor, too.
+            let factor = values.get(value).filter(|factor| **factor != default);
+            let form = |factor: &u64| {
+                [&netstring(&value.escape_ascii().to_string()), " ", &*decimal(*factor), " "].concat()
+            };
+            forms.extend(factor.map(form));
         }
-        let source = if values.is_empty() { "" } else { actor.canonical_form() };
-        let canonical_form = [source, " ", &form, &decimal(default)].concat().into();
+        let is_one = forms.is_empty() && default == ONE;
+        let source = if forms.is_empty() { "" } else { actor.canonical_form() };
+        let form = [source, " ", &sorted(forms).concat(), &decimal(default)].concat();
+        let canonical_form = if is_one { String::new() } else { form }.into();
         Ok(Factors { actor, values, default, canonical_form })
     }
 
     /// The factor of a request.
+    #[cold]
+    #[inline(never)]
     pub(super) fn of(&self, request: &Request) -> u64 {
-        if self.values.is_empty() {
-            return self.default;
-        }
         let mut key = Vec::new();
         crate::actor::key(std::slice::from_ref(&self.actor), request, &mut key);
         *self.values.get(&key).unwrap_or(&self.default)
@@ -205,7 +218,7 @@ impl Factors {
 
     /// The canonical text; empty if each request costs what it costs without factors.
     pub(super) fn canonical_form(&self) -> &str {
-        if self.values.is_empty() && self.default == ONE { "" } else { &self.canonical_form }
+        &self.canonical_form
     }
 }
 
@@ -217,6 +230,7 @@ pub(super) fn units(thousandths: u128, factor: u64) -> u64 {
 }
 
 /// So many units times a factor, rounded up.
+#[inline(never)]
 pub(super) fn scaled(number: u64, factor: u64) -> u64 {
     match factor {
         ONE => number,
@@ -265,14 +279,14 @@ mod tests {
 
     #[test]
     fn sums_that_mean_the_same_have_the_same_text() {
-        let form = |terms: Vec<Term>| Sum::new(terms).unwrap().canonical_form();
+        let form = |terms: Vec<Term>| Sum::new(terms).unwrap().canonical_form().to_owned();
         assert_eq!(form(vec![term(&["/a"], 1_000)]), Sum::from(json("/a")).canonical_form());
         assert_eq!(form(vec![term(&["/a", "/a"], 1_000)]), "response json 2:/a");
         let one = form(vec![term(&["/a", "/b"], 1_000), term(&["/c"], -900)]);
         assert_eq!(one, form(vec![term(&["/c"], -900), term(&["/b", "/a"], 1_000)]));
         assert_eq!(
             one,
-            "response sum 1000/1000 of response json 2:/a or response json 2:/b, -900/1000 of response json 2:/c"
+            "response sum, -900/1000 of response json 2:/c, 1000/1000 of response json 2:/a or response json 2:/b"
         );
         for other in [
             vec![term(&["/a"], 1_000), term(&["/b"], 1_000), term(&["/c"], -900)],
@@ -289,8 +303,9 @@ mod tests {
         let header = Header::new("x-model", &mut parts).unwrap();
         let actor = NamedActor::new("by", Arc::new(header), &parts);
         let key = |value: &str| parse_key(std::slice::from_ref(&actor), value).unwrap();
-        let values: Vec<_> = values.iter().map(|(value, factor)| (key(value), *factor)).collect();
-        Factors::new(actor.clone(), &values, default)
+        let mut all = KeyMap::default();
+        values.iter().for_each(|(value, factor)| assert!(all.insert(&key(value), *factor)));
+        Factors::new(actor.clone(), all, default)
     }
 
     #[test]
@@ -318,7 +333,6 @@ mod tests {
             assert_eq!(factors(&[("small", wrong)], 1), Err(CostError::Factor));
             assert_eq!(factors(&[], wrong), Err(CostError::Factor));
         }
-        assert_eq!(factors(&[("small", 5), ("small", 6)], 1), Err(CostError::Factor));
     }
 
     #[test]

@@ -74,6 +74,8 @@ impl ResponseNumber {
     /// assert_eq!(read(&(-1.0f64).to_le_bytes()), ResponseNumber::default());
     /// ```
     #[must_use]
+    #[cold]
+    #[inline(never)]
     pub fn in_property(value: Option<&[u8]>, has_ended: bool) -> ResponseNumber {
         let seen = value.and_then(|value| digits(value).or_else(|| binary(value)));
         let seen = seen.filter(|number| *number <= LARGEST);
