@@ -14,6 +14,7 @@ use std::ops::RangeInclusive;
 
 /// The words of `cost`.
 const WORDS: [&str; 2] = ["request_bytes", "response_bytes"];
+const NO_NAME: &str = " is not a cost's name: 1 to 64 of a to z, 0 to 9, `_` and `-`, beginning with a letter, and no word of `cost`";
 const IDLE: &str = "no rule has this `cost`, so it changes nothing";
 
 /// Where a cost stands.
@@ -42,14 +43,9 @@ impl<'a> Costs<'a> {
         let named = node.and_then(|node| node.entries()).unwrap_or_default();
         for (name, node) in &named {
             let is_name = is_name(name) && name.starts_with(|first: char| first.is_ascii_lowercase());
-            let why = match is_name && word(name).is_none() {
-                true => continue,
-                false if is_name => " is a cost already, expected another name",
-                false => {
-                    " is not a cost's name: 1 to 64 of a to z, 0 to 9, `_` and `-`, beginning with a letter"
-                }
-            };
-            node.fail([&quoted(name), why].concat());
+            if !is_name || word(name).is_some() {
+                node.fail([&quoted(name), NO_NAME].concat());
+            }
         }
         Costs { named, is_open, used: KeySet::default() }
     }
@@ -262,12 +258,8 @@ fn term(node: &Node) -> Option<Term> {
         (Some(node), None, None) => pointers(&node),
         (None, Some(node), None) => in_header(&node).map(|number| vec![number]),
         (None, None, Some(node)) => attribute(&node).map(|path| vec![Measure::Property(path)]),
-        (None, None, None) => {
-            fields.fail("no number is given, expected response_json, response_header or property");
-            None
-        }
         _ => {
-            fields.fail("`response_json`, `response_header` and `property` exclude each other");
+            fields.fail("expected one of response_json, response_header and property");
             None
         }
     };

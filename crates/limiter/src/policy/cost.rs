@@ -414,12 +414,11 @@ impl Cost {
             CostSource::Header { part, .. } => parts.canonical_form(*part).to_string(),
             CostSource::RequestBytes { .. } => "request bytes".into(),
             CostSource::ResponseBytes(_) => "response bytes".into(),
-            CostSource::Response { sum, .. } => match sum.only() {
-                Some(Measure::Header(name)) => ["response header ", name].concat(),
-                Some(Measure::Json(pointer)) => ["response json ", pointer].concat(),
-                // Terms come and go with providers and their prices.
-                _ => "response sum".into(),
-            },
+            // The terms of a sum come and go with providers and their prices.
+            CostSource::Response { sum, .. } => sum
+                .only()
+                .map(Measure::named)
+                .map_or_else(|| "response sum".into(), |(kind, name)| [kind, &name].concat()),
         };
         let statuses = |word: &str, statuses: &Option<Statuses>| {
             statuses.as_ref().map_or(String::new(), |statuses| [word, &*statuses.canonical_form()].concat())
@@ -429,6 +428,14 @@ impl Cost {
 }
 
 impl PendingCost {
+    /// The factor of the request in thousandths; `None` if the cost has none.
+    pub(crate) fn factor(&self) -> Option<u32> {
+        match self.units {
+            PendingUnits::Priced { factor, .. } => Some(factor),
+            PendingUnits::Known(_) | PendingUnits::Measured(_) => None,
+        }
+    }
+
     /// The final charge of a request that was `charged` on arrival. What the quota of another plan
     /// had no room for is not charged later, either. `None`: the charge stays as it is. Adds to
     /// `unread` if the cost is a number that could not be read.

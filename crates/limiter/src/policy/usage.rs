@@ -4,6 +4,7 @@ use super::cost::CostError;
 use diana_base::format::{decimal, netstring};
 use diana_base::map::KeySet;
 use diana_base::sort;
+use std::borrow::Cow;
 use std::ops::RangeInclusive;
 
 /// A value of a response that a cost names.
@@ -20,16 +21,19 @@ pub enum Measure {
 }
 
 impl Measure {
+    /// The kind and the name of the value. No step of a path has a NUL.
+    pub(super) fn named(&self) -> (&'static str, Cow<'_, str>) {
+        match self {
+            Measure::Header(name) => ("response header ", (&**name).into()),
+            Measure::Json(pointer) => ("response json ", (&**pointer).into()),
+            Measure::Property(path) => ("response property ", path.join("\0").into()),
+        }
+    }
+
     /// The canonical text.
     pub(super) fn canonical_form(&self) -> String {
-        match self {
-            Measure::Header(name) => ["response header ", &*netstring(name)].concat(),
-            Measure::Json(pointer) => ["response json ", &*netstring(pointer)].concat(),
-            Measure::Property(path) => {
-                let steps = path.iter().map(|step| netstring(step));
-                ["response property ", &*steps.collect::<String>()].concat()
-            }
-        }
+        let (kind, name) = self.named();
+        [kind, &netstring(&name)].concat()
     }
 }
 
