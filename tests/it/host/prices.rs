@@ -98,7 +98,7 @@ fn the_responses_of_providers_cost_what_they_say() {
             for size in [1, 7, usize::MAX] {
                 let model = (Part::Header("x-model".into()), model.as_bytes());
                 let head = [("content-type", content_type(&name))];
-                let cost = cost(&gateway, &[model.clone()], &head, &body, size, End::Whole);
+                let cost = cost(&gateway, std::slice::from_ref(&model), &head, &body, size, End::Whole);
                 assert_eq!(cost, (tenths * factor).div_ceil(100), "{name} by {size}");
             }
         }
