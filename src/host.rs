@@ -138,6 +138,10 @@ impl Host for ProxyWasm {
         (!lines.is_empty()).then(|| lines.join(&b','))
     }
 
+    fn property(self, path: &[Box<str>]) -> Option<Vec<u8>> {
+        calls::property(path.join("\0").as_bytes())
+    }
+
     fn add_response_header(self, name: &str, value: &str) {
         let (key, key_size, value, size) = (name.as_ptr(), name.len(), value.as_ptr(), value.len());
         // SAFETY: both strings live through the call.

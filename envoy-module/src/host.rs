@@ -147,6 +147,10 @@ impl Host for Module {
         Some(value)
     }
 
+    fn property(self, path: &[Box<str>]) -> Option<Vec<u8>> {
+        request::property(self.reader()?, path)
+    }
+
     fn add_response_header(self, name: &str, value: &str) {
         let (stream, add) = (self.context().stream, self.vm.envoy.http_add_header);
         if !stream.is_null() {

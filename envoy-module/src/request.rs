@@ -3,7 +3,7 @@
 
 mod property;
 
-pub use property::refusals;
+pub use property::{read as property, refusals};
 
 use crate::abi::{attribute, header_map};
 use crate::calls::Reader;

@@ -49,6 +49,7 @@ mod original;
 mod panics;
 mod permits;
 mod plans;
+mod prices;
 mod priorities;
 mod production;
 mod protocols;

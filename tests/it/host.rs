@@ -24,6 +24,7 @@ mod nginx_headers;
 mod nginx_phases;
 mod nginx_zone;
 pub mod play;
+mod prices;
 mod reloads;
 mod remote;
 pub mod replay;

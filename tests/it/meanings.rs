@@ -1,7 +1,10 @@
 //! Which rules have the same meaning, so that they share what is stored by it. The actors for which
 //! a rule is enforced are no part of the meaning.
 
+use crate::harness::{Gateway, at, get, store};
 use diana_config::compile_over;
+use diana_limiter::cells::store::CasSemantics;
+use diana_testing::shared_data::Simulated;
 
 const LOCAL: &str = r#"{"limits": [], "store": {"redis": {"cluster": "a", "secret": "sixteen letters!"}}}"#;
 
@@ -108,4 +111,75 @@ fn a_part_of_a_limit_that_adapts_is_no_number() {
     };
     assert_eq!(differing(&adapts("5"), &adapts(r#""25%""#)), 1);
     assert_eq!(differing(&adapts(r#""25%""#), &adapts(r#"" 25 %""#)), 0);
+}
+
+/// A document whose only rule has this cost.
+fn with_cost(costs: &str, cost: &str) -> String {
+    format!(
+        r#"{{{costs} "limits": [{{"url": "/", "rules": [{{"name": "a", "rpu": 900, "unit": "hour", "cost": {cost}}}]}}]}}"#
+    )
+}
+
+#[test]
+fn costs_that_mean_the_same_are_the_same() {
+    let same = |costs: &[(&str, &str)]| {
+        let all: Vec<String> = costs.iter().map(|(costs, cost)| with_cost(costs, cost)).collect();
+        for pair in all.windows(2) {
+            assert_eq!(differing(&pair[0], &pair[1]), 0, "{pair:?}");
+        }
+    };
+    same(&[
+        ("", r#"{"response_json": "/a", "estimate": 5}"#),
+        ("", r#"{"response_json": ["/a"], "estimate": 5}"#),
+        ("", r#"{"response_json": ["/a", "/a"], "estimate": 5, "default": 5}"#),
+        ("", r#"{"sum": [{"response_json": "/a"}], "estimate": 5}"#),
+        ("", r#"{"sum": [{"weight": 1.0, "response_json": ["/a"]}], "estimate": 5}"#),
+        (
+            "",
+            r#"{"response_json": "/a", "estimate": 5, "by": {"header": "m", "values": {"x": 1}, "default": 1}}"#,
+        ),
+        (
+            r#""costs": {"n": {"response_json": "/a", "estimate": 5}, "o": {"header": "h", "max": 9}},"#,
+            r#""n""#,
+        ),
+        (r#""costs": {"other": {"estimate": 5, "sum": [{"response_json": "/a"}]}},"#, r#""other""#),
+    ]);
+    same(&[
+        (
+            "",
+            r#"{"sum": [{"response_json": ["/a", "/b"], "weight": 2}, {"property": ["c", "d"], "weight": -0.5}], "estimate": 5,
+                "by": {"header": "X-M", "values": {"x": 2, "y": 0.1}, "default": 3}}"#,
+        ),
+        (
+            "",
+            r#"{"estimate": 5, "sum": [{"weight": -5e-1, "property": ["c", "d"]}, {"weight": 2.0, "response_json": ["/b", "/a"]}],
+                "by": {"default": 3, "values": {"y": 0.100, "z": 3, "x": 2}, "header": "x-m"}}"#,
+        ),
+    ]);
+}
+
+/// A rule keeps its count when the terms, weights or factors of its cost change.
+#[test]
+fn a_changed_price_keeps_the_count() {
+    let sum = |rest: &str| with_cost("", &format!(r#"{{"estimate": 5, "sum": [{rest}}}"#));
+    let first = sum(r#"{"response_json": "/a", "weight": 2}]"#);
+    for rest in [
+        r#"{"response_json": "/a", "weight": 3}]"#,
+        r#"{"response_json": ["/a", "/b"], "weight": 2}]"#,
+        r#"{"response_json": "/a", "weight": 2}, {"property": "b"}]"#,
+        r#"{"response_json": "/a", "weight": 2}], "max": 100"#,
+        r#"{"response_json": "/a", "weight": 2}], "by": {"header": "m", "values": {"x": 2}, "default": 1}"#,
+        r#"{"response_json": "/a", "weight": 2}], "by": {"header": "n", "values": {"x": 2}, "default": 1}"#,
+        r#"{"response_json": "/a", "weight": 2}], "by": {"header": "m", "values": {"x": 3}, "default": 1}"#,
+        r#"{"response_json": "/a", "weight": 2}], "by": {"header": "m", "values": {"y": 2}, "default": 1}"#,
+    ] {
+        let other = sum(rest);
+        assert_eq!(differing(&first, &other), 1, "{other}");
+        let host = Simulated::new(CasSemantics::Lenient);
+        let left = |document: &str| {
+            let decision = Gateway::new(document, store(&host)).ask(0, &get("/", "ann"), at(0));
+            decision.checks[0].verdict().unwrap().remaining
+        };
+        assert_eq!([left(&first), left(&other), left(&first)], [895, 890, 885], "{other}");
+    }
 }

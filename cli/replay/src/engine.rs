@@ -2,7 +2,7 @@
 //! after their durations, and waiting requests resume at their turns.
 
 use super::log::record::{Record, Slot, Slots};
-use super::request::Columns;
+use super::request::{Columns, attribute};
 use diana_limiter::cells::store::Memory;
 use diana_limiter::decide::{CountedActor, Decision, Outcome};
 use diana_limiter::policy::{Measure, Policy, ResponseNumber, RuleId, Usage};
@@ -40,6 +40,7 @@ impl Engine {
     pub fn new(policy: Arc<Policy>, columns: Columns, slots: &Slots) -> Engine {
         let slot = |measure: &Measure| match measure {
             Measure::Header(name) => slots.find(&Slot::ResponseHeader(name.clone())),
+            Measure::Property(path) => slots.find(&attribute(path)),
             Measure::Json(_) => None,
         };
         let values = policy.measures().values.iter().map(slot).collect();
@@ -160,12 +161,21 @@ impl Engine {
 
     /// The request's use, as far as the log records it.
     fn usage(&self, record: &Record) -> Usage {
-        let number = |slot: &Option<usize>| ResponseNumber::in_header(slot.and_then(|slot| record.get(slot)));
+        let number = |(measure, slot): (&Measure, &Option<usize>)| {
+            let value = slot.and_then(|slot| record.get(slot));
+            match measure {
+                Measure::Property(_) => ResponseNumber::in_property(value, true),
+                Measure::Header(_) | Measure::Json(_) => ResponseNumber::in_header(value),
+            }
+        };
+        let measures = &self.policy().measures().values;
         Usage {
             status: record.status,
             request_bytes: record.received.or_else(|| self.columns.declared(record)).unwrap_or(0),
             response_bytes: record.sent.unwrap_or(0),
-            values: record.status.map_or(Vec::new(), |_| self.values.iter().map(number).collect()),
+            values: record
+                .status
+                .map_or(Vec::new(), |_| measures.iter().zip(&self.values).map(number).collect()),
         }
     }
 }

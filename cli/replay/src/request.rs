@@ -2,7 +2,7 @@
 
 use super::log::known::Known;
 use super::log::record::{Record, Slot, Slots};
-use diana_limiter::policy::Policy;
+use diana_limiter::policy::{Measure, Policy};
 use diana_limiter::request::claims::ClaimValue;
 use diana_limiter::request::joined::{Joined, separator};
 use diana_limiter::request::{HeaderLines, Part, PartId, Source, protocol};
@@ -46,8 +46,10 @@ pub fn add_slots(policy: &Policy, slots: &mut Slots) {
         slots.add(slot(part));
     }
     for measure in &policy.measures().values {
-        if let diana_limiter::policy::Measure::Header(name) = measure {
-            slots.add(Slot::ResponseHeader(name.clone()));
+        match measure {
+            Measure::Header(name) => _ = slots.add(Slot::ResponseHeader(name.clone())),
+            Measure::Property(path) => _ = slots.add(attribute(path)),
+            Measure::Json(_) => {}
         }
     }
 }
@@ -59,12 +61,14 @@ fn slot(part: &Part) -> Slot {
         Part::Host => Slot::Host,
         Part::Address => Slot::Address,
         Part::Header(name) => Slot::Header(name.clone()),
-        Part::Property(path) => {
-            let path: Vec<&str> = path.iter().map(|step| &**step).collect();
-            Slot::Attribute(path.join(".").into())
-        }
+        Part::Property(path) => attribute(path),
         Part::BodySize => Slot::Header(CONTENT_LENGTH.into()),
     }
+}
+
+/// The slot of the host attribute at this path.
+pub(super) fn attribute(path: &[Box<str>]) -> Slot {
+    Slot::Attribute(path.join(".").into())
 }
 
 impl Columns {

@@ -180,6 +180,12 @@ impl Incoming {
         values
     }
 
+    /// The attribute of the gateway at this path.
+    pub fn property(&self, path: &[Box<str>]) -> Option<&str> {
+        let is_path = |known: &[String]| known.iter().map(|step| &**step).eq(path.iter().map(|step| &**step));
+        self.properties.iter().find(|(known, _)| is_path(known)).map(|(_, value)| value.as_str())
+    }
+
     /// The lines of a header, by its name in lower case.
     pub fn lines<'a>(&'a self, name: &'a str) -> impl Iterator<Item = &'a str> {
         self.headers.iter().filter(move |(known, _)| known == name).map(|(_, value)| value.as_str())

@@ -64,6 +64,8 @@ fn rule(
     let by = if brought.is_some() { ", by the request" } else { "" };
     let hidden =
         if matches!(get(value, "shown"), Some(Value::Bool(false))) { ", hidden from clients" } else { "" };
+    let factor = first.and_then(|check| check.factor());
+    let price = factor.map_or(String::new(), |factor| format!(", costs times {}", f64::from(factor) / 1e3));
     let is_global = matches!(get(value, "scope"), Some(Value::Text(scope)) if fold(scope) == "global");
     let is_enforced = first.map_or_else(|| compiled.enforced(), |check| check.is_enforced());
     Some(RuleView {
@@ -73,8 +75,10 @@ fn rule(
         rpu: quota.rpu,
         unit_s: seconds(quota.unit),
         quota: match calendar {
-            Some(calendar) => format!("{}/{}{by}{}{hidden}", quota.rpu, calendar.unit.name(), begins(value)),
-            None => shown(quota) + by + hidden,
+            Some(calendar) => {
+                format!("{}/{}{by}{}{price}{hidden}", quota.rpu, calendar.unit.name(), begins(value))
+            }
+            None => shown(quota) + by + &price + hidden,
         },
         is_global,
         is_enforced,

@@ -9,7 +9,7 @@ use diana_config::Configuration;
 use diana_document::Value;
 use diana_limiter::cells::store::Memory;
 use diana_limiter::decide::{Decision, Outcome, RuleCheck};
-use diana_limiter::policy::{Policy, ResponseNumber, RuleId, Usage};
+use diana_limiter::policy::{Measure, Policy, ResponseNumber, RuleId, Usage};
 use diana_limiter::request::protocol::Protocol;
 use diana_limiter::session::{Session, Worker};
 use diana_replay::Replay;
@@ -345,11 +345,17 @@ impl Decided {
 /// Ends requests in the order of their ends.
 fn settle(policy: &Policy, incoming: &Incoming, mut ended: Vec<InFlight>) {
     ended.sort_by_key(|request| request.ends);
+    let number = |measure: &Measure| match measure {
+        Measure::Property(path) => {
+            ResponseNumber::in_property(incoming.property(path).map(str::as_bytes), true)
+        }
+        Measure::Header(_) | Measure::Json(_) => ResponseNumber::known(None),
+    };
     let usage = Usage {
         status: Some(incoming.status),
         request_bytes: incoming.body_size.unwrap_or(0),
         response_bytes: incoming.response_bytes,
-        values: policy.measures().values.iter().map(|_| ResponseNumber::known(None)).collect(),
+        values: policy.measures().values.iter().map(number).collect(),
     };
     for InFlight { mut session, mut worker, begins, ends } in ended {
         if session.settles() {

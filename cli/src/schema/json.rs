@@ -9,6 +9,9 @@ const ID: &str = "https://github.com/diana-limiter/diana/blob/main/docs/schema/d
 
 /// Text with a unit, such as `10k` or `64Ki`.
 const SIZE: &str = r"^\s*[0-9]+\s*(k|K|M|G|T|Ki|Mi|Gi|Ti)\s*$";
+/// At most three decimals.
+const POSITIVE: &str = r"^\s*[0-9]+(\.[0-9]{1,3}0*)?\s*$";
+const DECIMAL: &str = r"^\s*-?[0-9]+(\.[0-9]{1,3}0*)?\s*$";
 const PERCENT: &str = r"^\s*[0-9]+\s*%\s*$";
 
 /// The schema with these definitions. The document is the definition `document`, one `limit`, or a
@@ -75,6 +78,10 @@ fn of(shape: &Shape) -> Value {
         Shape::Percent(min, max) => {
             json!({"type": "string", "pattern": PERCENT, "description": format!("{min}% to {max}%")})
         }
+        Shape::Decimal(min, max) => json!({"anyOf": [
+            {"type": "number", "minimum": min, "maximum": max, "not": {"const": 0}},
+            {"type": "string", "pattern": if *min < 0 { DECIMAL } else { POSITIVE }}
+        ]}),
         Shape::Choice(words) => choice(words),
         Shape::OneOrMany(item, min) => {
             let item = of(item);

@@ -16,6 +16,7 @@ mod segment;
 
 pub use client_ip::client_ip;
 pub use names::Actors;
+pub(super) use names::is_name;
 
 use diana_document::{Fields, Node, Value, nearest, one_of, quoted};
 use diana_limiter::actor::ip::ClientIp;
@@ -147,6 +148,11 @@ pub(super) fn list(fields: &mut Fields, scope: &mut Scope) -> Option<Box<dyn Act
             None
         }
     }
+}
+
+/// The steps of the path of a host attribute.
+pub(super) fn attribute(node: &Node) -> Option<Vec<Box<str>>> {
+    property::steps(node)
 }
 
 fn keys() -> Vec<&'static str> {

@@ -379,6 +379,7 @@ fn read(top: Top, source: Source, reading: Reading) -> Option<Configuration> {
     let (names, responses, soft_limits) = (names::Names::default(), Vec::new(), Vec::new());
     let is_of_route = matches!(reading, Reading::Over(Overlay::Route) | Reading::Upper);
     let plans = plans::Plans::compile(top.plan, is_open, &actors, &mut scope);
+    let costs = cost::Costs::compile(top.costs, is_open);
     let warnings = Vec::new();
     let mut reader = rule::Reader {
         actors: &actors,
@@ -387,6 +388,7 @@ fn read(top: Top, source: Source, reading: Reading) -> Option<Configuration> {
         is_of_route,
         names,
         plans,
+        costs,
         global,
         warnings,
         responses,
@@ -397,6 +399,7 @@ fn read(top: Top, source: Source, reading: Reading) -> Option<Configuration> {
     reader.names.collect(&nodes);
     let limits: Vec<Option<LimitDraft>> =
         nodes.iter().map(|node| limit::compile(*node, &mut reader, &mut scope)).collect();
+    let idle_costs = reader.costs.read_idle(&actors, &mut scope);
     let allow = lists::compile(top.allow, &actors, &mut scope);
     let (deny, denied) = lists::deny(top.deny, &actors, &mut scope);
     let lists = Lists { allow, deny };
@@ -424,6 +427,7 @@ fn read(top: Top, source: Source, reading: Reading) -> Option<Configuration> {
     warnings.extend(store.as_ref().and_then(|store| store.warning.clone()));
     warnings.append(&mut reader.plans.warnings);
     warnings.extend(reader.plans.warning());
+    warnings.extend(idle_costs);
     warnings.extend(headroom::warning(&nodes, &limits));
     warnings.extend(idle::warnings(&nodes, &limits));
     warnings.extend(top.access_log.iter().flat_map(|node| access_log::warnings(node, &access_log, &limits)));

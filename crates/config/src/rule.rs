@@ -33,6 +33,7 @@ pub(super) struct Reader<'a> {
     pub(super) is_of_route: bool,
     pub(super) names: Names,
     pub(super) plans: Plans<'a>,
+    pub(super) costs: cost::Costs<'a>,
     pub(super) global: global_rule::Reader<'a>,
     /// About quotas that admit no request.
     pub(super) warnings: Vec<Error>,
@@ -73,7 +74,9 @@ pub(super) fn compile(
     let is_hidden = fields.take("shown").and_then(|node| node.flag()) == Some(false);
     let cost_node = fields.take("cost");
     let cost = match &cost_node {
-        Some(node) => cost::read(node, kind, scope.parts),
+        Some(node) => {
+            reader.costs.read(node, kind, &mut cost::Place { actors: reader.actors, urls: patterns, scope })
+        }
         None => Some(Cost::default()),
     };
     let cost = statuses(&mut fields, cost);

@@ -88,6 +88,10 @@ pub trait Host: Copy + 'static {
     /// All lines of a response header, joined by commas.
     fn response_lines(self, name: &[u8]) -> Option<Vec<u8>>;
 
+    /// The value of a host attribute of the effective stream, by the steps of its path, while the
+    /// stream lives and at its end.
+    fn property(self, path: &[Box<str>]) -> Option<Vec<u8>>;
+
     /// Adds a line to the response's headers.
     fn add_response_header(self, name: &str, value: &str);
 

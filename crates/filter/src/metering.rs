@@ -3,7 +3,7 @@
 
 use crate::Host;
 use diana_limiter::policy::{Measure, Measures, ResponseNumber, Usage};
-use diana_response_meter::{Meter, Pointer, ResponseHead};
+use diana_response_meter::{Meter, Pointers, ResponseHead};
 
 /// The longest JSON body that is read, in bytes. Event streams have no limit.
 const MAX_JSON_BYTES: usize = 1 << 20;
@@ -15,22 +15,17 @@ const CHUNK_BYTES: usize = 64 << 10;
 #[derive(Debug, Default)]
 pub(super) struct MeteredValues {
     measures: Measures,
-    /// The parsed pointers of [`Measures::values`]; `None` for headers.
-    pointers: Vec<Option<Pointer>>,
+    /// The parsed [`Measures::pointers`]; `None` without any.
+    pointers: Option<Pointers>,
 }
 
 impl MeteredValues {
     pub(super) fn new(measures: &Measures) -> MeteredValues {
         // The configuration refuses an invalid pointer.
-        let pointer = |measure: &Measure| match measure {
-            Measure::Json(pointer) => {
-                let pointer = Pointer::parse(pointer).ok();
-                debug_assert!(pointer.is_some(), "a pointer that the configuration refuses");
-                pointer
-            }
-            Measure::Header(_) => None,
-        };
-        MeteredValues { measures: measures.clone(), pointers: measures.values.iter().map(pointer).collect() }
+        let pointers = Pointers::parse(measures.pointers());
+        debug_assert!(pointers.is_ok(), "a pointer that the configuration refuses");
+        let pointers = pointers.ok().filter(|pointers| !pointers.is_empty());
+        MeteredValues { measures: measures.clone(), pointers }
     }
 
     /// Whether the policy measures anything.
@@ -53,8 +48,8 @@ impl MeteredValues {
 #[derive(Default)]
 pub(super) struct Metering {
     usage: Usage,
-    /// The reader of each value; `None` for values of headers.
-    meters: Vec<Option<Meter>>,
+    /// The reader of the response's body.
+    meter: Option<Meter>,
     /// Whether the response has passed to its end.
     has_response_ended: bool,
     /// Whether the response tells a gRPC client that time is up.
@@ -79,35 +74,26 @@ impl Metering {
             let status = host.response_header(b":status");
             self.usage.status = status.and_then(|status| std::str::from_utf8(&status).ok()?.parse().ok());
         }
-        let mut content = None;
         self.has_response_ended = false;
-        self.usage.values.clear();
-        self.meters.clear();
-        debug_assert_eq!(values.measures.values.len(), values.pointers.len(), "each value has a reader");
-        for (measure, pointer) in values.measures.values.iter().zip(&values.pointers) {
-            let (mut value, mut meter) = (ResponseNumber::default(), None);
-            match (measure, pointer) {
-                (Measure::Header(name), _) => {
-                    value = ResponseNumber::in_header(host.response_lines(name.as_bytes()).as_deref());
-                }
-                (Measure::Json(_), Some(pointer)) => {
-                    let header = |name: &[u8]| host.response_header(name).unwrap_or_default();
-                    let (content_type, content_encoding) =
-                        content.get_or_insert_with(|| (header(b"content-type"), header(b"content-encoding")));
-                    let status = self.usage.status.unwrap_or(0);
-                    let head = ResponseHead { status, content_type, content_encoding };
-                    meter = Some(Meter::new(pointer, head, MAX_JSON_BYTES));
-                }
-                (Measure::Json(_), None) => {}
+        let value = |measure: &Measure| match measure {
+            Measure::Header(name) => {
+                ResponseNumber::in_header(host.response_lines(name.as_bytes()).as_deref())
             }
-            self.usage.values.push(value);
-            self.meters.push(meter);
-        }
+            Measure::Json(_) | Measure::Property(_) => ResponseNumber::default(),
+        };
+        self.usage.values.clear();
+        self.usage.values.extend(values.measures.values.iter().map(value));
+        self.meter = values.pointers.as_ref().map(|pointers| {
+            let header = |name: &[u8]| host.response_header(name).unwrap_or_default();
+            let (content_type, content_encoding) = (&*header(b"content-type"), &*header(b"content-encoding"));
+            let status = self.usage.status.unwrap_or(0);
+            Meter::new(pointers, ResponseHead { status, content_type, content_encoding }, MAX_JSON_BYTES)
+        });
         // A gateway answers gRPC clients with the status 200 and with `DEADLINE_EXCEEDED` or, in
         // place of 504 and 408, with `UNAVAILABLE` and `UNKNOWN`. The client chooses the timeout by
         // `grpc-timeout`, or by not sending the rest of its request. Such an answer has one status;
         // Envoy joins the lines of an upstream that repeats it.
-        self.is_grpc_timeout = !self.meters.is_empty()
+        self.is_grpc_timeout = !self.usage.values.is_empty()
             && host.response_header(b"grpc-status").is_some_and(|code| matches!(&*code, b"2" | b"4" | b"14"));
     }
 
@@ -120,27 +106,35 @@ impl Metering {
     pub(super) fn response_body(&mut self, host: impl Host, size: usize) {
         let bytes = u64::try_from(size).unwrap_or(u64::MAX);
         self.usage.response_bytes = self.usage.response_bytes.saturating_add(bytes);
-        if self.meters.iter().flatten().all(Meter::is_done) {
+        let Some(meter) = self.meter.as_mut().filter(|meter| !meter.is_done()) else {
             return;
-        }
+        };
         let mut start = 0;
         while start < size {
             let Some(chunk) = host.response_body(start, CHUNK_BYTES).filter(|chunk| !chunk.is_empty()) else {
-                return self.meters.iter_mut().flatten().for_each(Meter::lose);
+                return meter.lose();
             };
-            self.meters.iter_mut().flatten().for_each(|meter| meter.push(&chunk));
+            meter.push(&chunk);
             start = start.saturating_add(chunk.len());
         }
     }
 
-    /// What the request used until now.
-    pub(super) fn usage(&mut self) -> &Usage {
-        let Metering { usage, meters, has_response_ended, is_grpc_timeout } = self;
-        debug_assert_eq!(usage.values.len(), meters.len(), "each value has a meter");
-        for (value, meter) in usage.values.iter_mut().zip(meters) {
-            if let Some(meter) = meter {
-                *value =
-                    ResponseNumber { seen: meter.value(), is_final: meter.is_final(*has_response_ended) };
+    /// What the request used, at its end.
+    pub(super) fn usage(&mut self, host: impl Host, values: &MeteredValues) -> &Usage {
+        let Metering { usage, meter, has_response_ended: has_ended, is_grpc_timeout } = self;
+        let mut pointers = 0..;
+        for (value, measure) in usage.values.iter_mut().zip(&values.measures.values) {
+            match measure {
+                Measure::Header(_) => {}
+                Measure::Json(_) => {
+                    if let (Some(at), Some(meter)) = (pointers.next(), &meter) {
+                        let (seen, is_final) = (meter.value(at), meter.is_final(at, *has_ended));
+                        *value = ResponseNumber { seen, is_final };
+                    }
+                }
+                Measure::Property(path) => {
+                    *value = ResponseNumber::in_property(host.property(path).as_deref(), *has_ended);
+                }
             }
             value.is_final &= value.seen.is_some() || !*is_grpc_timeout;
         }

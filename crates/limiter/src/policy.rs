@@ -25,6 +25,7 @@ mod quotas;
 mod replicas;
 mod rule;
 mod shards;
+mod sum;
 mod usage;
 
 pub(crate) use cost::PendingCost;
@@ -48,6 +49,7 @@ pub use replicas::Replicas;
 pub(crate) use rule::{Brought, Role};
 pub use rule::{LimitSource, Rule, RuleId, SoftLimit};
 pub use shards::CountKey;
+pub use sum::{Factors, Sum, Term};
 pub use usage::{Measure, Measures, ResponseNumber, Statuses, Usage};
 
 use crate::actor::{NamedActor, ip};
@@ -181,12 +183,16 @@ impl Policy {
         })
     }
 
-    /// The paths of all host attributes that the rules read.
+    /// The paths of all host attributes that the rules read, of requests and at their ends.
     pub fn properties(&self) -> impl Iterator<Item = &[Box<str>]> {
-        self.parts.iter().filter_map(|part| match part {
+        let of_requests = self.parts.iter().filter_map(|part| match part {
             Part::Property(path) => Some(&**path),
             _ => None,
-        })
+        });
+        of_requests.chain(self.measures.values.iter().filter_map(|measure| match measure {
+            Measure::Property(path) => Some(&**path),
+            _ => None,
+        }))
     }
 
     /// Whether rules read headers, and not only the path. If so, it pays to read all headers at

@@ -1,34 +1,37 @@
 //! Reads server-sent events, and passes the data of each event to the reader of JSON at once.
 
-use crate::json_number::JsonNumber;
-use crate::pointer::Pointer;
+use crate::json_numbers::JsonNumbers;
+use crate::pointer::Pointers;
 
 const BYTE_ORDER_MARK: [u8; 3] = [0xef, 0xbb, 0xbf];
 const DATA: &[u8] = b"data";
 
-/// Reads a `text/event-stream` (WHATWG HTML, §9.2) in chunks of any size, for the number at a
-/// pointer in the data of the events.
+/// Reads a `text/event-stream` (WHATWG HTML, §9.2) in chunks of any size, for the number at each of
+/// several pointers in the data of the events. Methods take the index of the pointer.
 ///
-/// The last event with a number at the pointer decides. Events without one change nothing: other
-/// JSON, `null` at the pointer, and data that is no JSON, for example `[DONE]`. [`JsonNumber`] says
+/// For each pointer, the last event with a number there decides. Events without one change nothing: other
+/// JSON, `null` at the pointer, and data that is no JSON, for example `[DONE]`. [`JsonNumbers`] says
 /// what has a value. An event that the end of the stream cuts counts, unlike in a browser: its
 /// number was complete.
 ///
 /// ```
-/// use diana_response_meter::{EventStream, Pointer};
+/// use diana_response_meter::{EventStream, Pointers};
 ///
-/// let mut events = EventStream::new(&Pointer::parse("/usage/output_tokens")?);
-/// events.push(b"event: message_start\ndata: {\"usage\": {\"output_tokens\": 1}}\n\n");
-/// assert_eq!(events.value(), Some(1));
+/// let pointers = Pointers::parse(["/usage/output_tokens", "/message/usage/input_tokens"])?;
+/// let mut events = EventStream::new(&pointers);
+/// events.push(b"event: message_start\ndata: {\"message\": {\"usage\": {\"input_tokens\": 9}}}\n\n");
+/// assert_eq!((events.value(0), events.value(1)), (None, Some(9)));
 /// events.push(b": a comment\r\n\r\ndata: {\"usage\":\r\ndata: {\"output_tokens\": 15}}\r");
 /// events.push(b"\n\r\n");
-/// assert_eq!(events.value(), Some(15));
+/// assert_eq!((events.value(0), events.value(1)), (Some(15), Some(9)));
 /// # Ok::<(), &str>(())
 /// ```
 #[derive(Clone)]
 pub struct EventStream {
-    json: JsonNumber,
+    json: JsonNumbers,
     state: State,
+    /// What the events that are over have at each pointer.
+    past: Box<[Past]>,
 }
 
 /// All that the reader remembers of the stream, beside the JSON. `Copy`, so nothing in it grows.
@@ -39,7 +42,11 @@ pub(crate) struct State {
     is_after_cr: bool,
     /// Whether the event has a line of data already.
     has_data: bool,
-    /// The number of the events that are over.
+}
+
+/// What the events that are over have at one pointer.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct Past {
     last: Option<u64>,
     /// Whether the pointer led to something without a value in an event behind the last number.
     is_unreadable: bool,
@@ -62,15 +69,10 @@ enum Line {
 impl EventStream {
     /// A reader before the first byte of a stream.
     #[must_use]
-    pub fn new(pointer: &Pointer) -> EventStream {
-        let state = State {
-            line: Line::Mark(0),
-            is_after_cr: false,
-            has_data: false,
-            last: None,
-            is_unreadable: false,
-        };
-        EventStream { json: JsonNumber::new(pointer), state }
+    pub fn new(pointers: &Pointers) -> EventStream {
+        let state = State { line: Line::Mark(0), is_after_cr: false, has_data: false };
+        let past = vec![Past::default(); pointers.len()].into();
+        EventStream { json: JsonNumbers::new(pointers), state, past }
     }
 
     /// Reads the next bytes of the stream.
@@ -91,21 +93,21 @@ impl EventStream {
 
     /// The number of the last event that has one.
     #[must_use]
-    pub fn value(&self) -> Option<u64> {
-        self.json.value().or(self.state.last)
+    pub fn value(&self, at: usize) -> Option<u64> {
+        self.json.value(at).or(self.past.get(at)?.last)
     }
 
     /// Whether the [value](EventStream::value) is that of the stream, which `has_ended` if no more
     /// bytes come. Otherwise a later event, or one that was not understood, may have another
     /// number.
     #[must_use]
-    pub fn is_final(&self, has_ended: bool) -> bool {
-        let State { has_data, is_unreadable, .. } = self.state;
-        let is_cut = has_data && self.json.is_within();
-        let is_unreadable = is_unreadable || self.json.is_unreadable();
+    pub fn is_final(&self, at: usize, has_ended: bool) -> bool {
+        let is_cut = self.state.has_data && self.json.is_within();
+        let was_unreadable = self.past.get(at).is_some_and(|past| past.is_unreadable);
+        let is_unreadable = was_unreadable || self.json.is_unreadable(at);
         // Without any byte, the response may be that to a `HEAD`.
         let has_begun = !matches!(self.state.line, Line::Mark(0));
-        has_ended && has_begun && (self.json.value().is_some() || !is_cut && !is_unreadable)
+        has_ended && has_begun && (self.json.value(at).is_some() || !is_cut && !is_unreadable)
     }
 
     /// Reads bytes of a line, and returns the bytes behind.
@@ -147,9 +149,12 @@ impl EventStream {
         match self.state.line {
             // An empty line ends the event.
             Line::Name(0) | Line::Mark(0) => {
-                let is_unreadable = self.state.is_unreadable || self.json.is_unreadable();
-                self.state.is_unreadable = is_unreadable && self.json.value().is_none();
-                self.state.last = self.value();
+                for (at, past) in self.past.iter_mut().enumerate() {
+                    let value = self.json.value(at);
+                    let is_unreadable = past.is_unreadable || self.json.is_unreadable(at);
+                    past.is_unreadable = is_unreadable && value.is_none();
+                    past.last = value.or(past.last);
+                }
                 self.state.has_data = false;
                 self.json.restart();
             }

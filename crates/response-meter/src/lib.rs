@@ -1,25 +1,26 @@
-//! Reads one number out of a response body while the body passes a gateway, in chunks of any size.
-//! The cost of a request is such a number, for example the tokens that a language model used.
+//! Reads numbers out of a response body while the body passes a gateway, in chunks of any size, in
+//! one pass. The cost of a request is made of them, for example of the tokens that a language model
+//! used.
 //!
-//! A [`Meter`] selects the reader by the headers of the response. [`JsonNumber`] reads a JSON
+//! A [`Meter`] selects the reader by the headers of the response. [`JsonNumbers`] reads a JSON
 //! document, [`EventStream`] reads server-sent events. Both have constant memory: they keep no part
 //! of the body.
 //!
 //! ```
-//! use diana_response_meter::{Meter, Pointer, ResponseHead};
+//! use diana_response_meter::{Meter, Pointers, ResponseHead};
 //!
-//! let tokens = Pointer::parse("/usage/total_tokens")?;
+//! let tokens = Pointers::parse(["/usage/total_tokens"])?;
 //! let head = ResponseHead { status: 200, content_type: b"text/event-stream", content_encoding: b"" };
 //! let mut meter = Meter::new(&tokens, head, 65_536);
 //! meter.push(b"data: {\"choices\":[],\"usa");
 //! meter.push(b"ge\":{\"total_tokens\":21}}\n\nda");
 //! meter.push(b"ta: [DONE]\n\n");
-//! assert_eq!((meter.value(), meter.is_final(true)), (Some(21), true));
+//! assert_eq!((meter.value(0), meter.is_final(0, true)), (Some(21), true));
 //! # Ok::<(), &str>(())
 //! ```
 //!
 //! ```text
-//!   chunk ─► Meter ─┬─ application/json ──────────────────────────────► JsonNumber ─► value
+//!   chunk ─► Meter ─┬─ application/json ─────────────────────────────► JsonNumbers ─► value
 //!                   └─ text/event-stream ─► EventStream ─ data lines ─►     "
 //! ```
 //!
@@ -29,16 +30,16 @@
 #![cfg_attr(test, allow(clippy::arithmetic_side_effects, clippy::string_slice, clippy::unreachable))]
 
 mod event_stream;
-mod json_number;
+mod json_numbers;
 mod key;
 mod meter;
 mod number;
 mod pointer;
 
 pub use event_stream::EventStream;
-pub use json_number::JsonNumber;
+pub use json_numbers::JsonNumbers;
 pub use meter::{Meter, ResponseHead};
-pub use pointer::Pointer;
+pub use pointer::{Pointer, Pointers};
 
 #[cfg(test)]
 mod tests;

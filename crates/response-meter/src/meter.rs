@@ -1,25 +1,26 @@
 //! Selects the reader of a response by its headers, and bounds how much of a body is read.
 
 use crate::event_stream::EventStream;
-use crate::json_number::JsonNumber;
-use crate::pointer::Pointer;
+use crate::json_numbers::JsonNumbers;
+use crate::pointer::Pointers;
 
-/// Reads the number at a pointer in the body of one response, in chunks of any size.
+/// Reads the number at each of several pointers in the body of one response, in chunks of any size.
+/// Methods take the index of the pointer.
 ///
 /// ```
-/// use diana_response_meter::{Meter, Pointer, ResponseHead};
+/// use diana_response_meter::{Meter, Pointers, ResponseHead};
 ///
-/// let tokens = Pointer::parse("/usage/total_tokens")?;
+/// let tokens = Pointers::parse(["/usage/total_tokens"])?;
 /// let head = ResponseHead { status: 200, content_type: b"application/json", content_encoding: b"" };
 /// let mut meter = Meter::new(&tokens, head, 65_536);
 /// meter.push(br#"{"usage": {"total_"#);
-/// assert_eq!((meter.value(), meter.is_final(false)), (None, false));
+/// assert_eq!((meter.value(0), meter.is_final(0, false)), (None, false));
 /// meter.push(br#"tokens": 21}}"#);
-/// assert_eq!((meter.value(), meter.is_final(true)), (Some(21), true));
+/// assert_eq!((meter.value(0), meter.is_final(0, true)), (Some(21), true));
 ///
 /// let mut meter = Meter::new(&tokens, ResponseHead { content_encoding: b"gzip", ..head }, 65_536);
 /// meter.push(b"\x1f\x8b");
-/// assert_eq!((meter.value(), meter.is_final(true)), (None, false), "there may be a number");
+/// assert_eq!((meter.value(0), meter.is_final(0, true)), (None, false), "there may be a number");
 /// # Ok::<(), &str>(())
 /// ```
 #[derive(Clone)]
@@ -39,7 +40,7 @@ pub struct ResponseHead<'h> {
 #[derive(Clone)]
 enum Reader {
     /// The document, and how many further bytes of it are read.
-    Json(JsonNumber, usize),
+    Json(JsonNumbers, usize),
     Events(EventStream),
     /// A response that has no number.
     Nothing,
@@ -61,7 +62,7 @@ impl Meter {
     ///   `limit` bytes are read, as if the body were cut there. An event stream may have any
     ///   length, because it ends with the number.
     #[must_use]
-    pub fn new(pointer: &Pointer, head: ResponseHead, limit: usize) -> Meter {
+    pub fn new(pointers: &Pointers, head: ResponseHead, limit: usize) -> Meter {
         let encoding = head.content_encoding.trim_ascii();
         let is_encoded = !encoding.is_empty() && !encoding.eq_ignore_ascii_case(b"identity");
         let media_type =
@@ -72,9 +73,9 @@ impl Meter {
             206 => Reader::Unreadable,
             _ if is_encoded => Reader::Unreadable,
             _ if media_type.eq_ignore_ascii_case(b"text/event-stream") => {
-                Reader::Events(EventStream::new(pointer))
+                Reader::Events(EventStream::new(pointers))
             }
-            _ if is_json(media_type) => Reader::Json(JsonNumber::new(pointer), limit),
+            _ if is_json(media_type) => Reader::Json(JsonNumbers::new(pointers), limit),
             300.. => Reader::Nothing,
             _ => Reader::Other(false),
         })
@@ -98,12 +99,12 @@ impl Meter {
 
     /// The number of the body so far. Ask for it after the last chunk.
     ///
-    /// `None` if the body has no number at the pointer; [`JsonNumber`] says what has a value.
+    /// `None` if the body has no number at the pointer; [`JsonNumbers`] says what has a value.
     #[must_use]
-    pub fn value(&self) -> Option<u64> {
+    pub fn value(&self, at: usize) -> Option<u64> {
         match &self.0 {
-            Reader::Events(events) => events.value(),
-            Reader::Json(json, _) => json.value(),
+            Reader::Events(events) => events.value(at),
+            Reader::Json(json, _) => json.value(at),
             Reader::Nothing | Reader::Other(_) | Reader::Unreadable => None,
         }
     }
@@ -111,10 +112,10 @@ impl Meter {
     /// Whether the [value](Meter::value) is that of the response. Otherwise the response may have a
     /// number that was not read. `has_ended`: whether the body has passed to its end.
     #[must_use]
-    pub fn is_final(&self, has_ended: bool) -> bool {
+    pub fn is_final(&self, at: usize, has_ended: bool) -> bool {
         match &self.0 {
-            Reader::Events(events) => events.is_final(has_ended),
-            Reader::Json(json, _) => json.is_final(has_ended),
+            Reader::Events(events) => events.is_final(at, has_ended),
+            Reader::Json(json, _) => json.is_final(at, has_ended),
             Reader::Nothing => true,
             Reader::Other(has_body) => has_ended && !has_body,
             Reader::Unreadable => false,

@@ -5,7 +5,7 @@ use std::sync::Arc;
 /// How deep objects and lists are read: each is a bit of a `u64`. A longer pointer finds nothing.
 pub(crate) const MAX_DEPTH: usize = 64;
 
-/// A compiled JSON pointer: the place of a number in a JSON document. A clone shares the names.
+/// A compiled JSON pointer: the place of a number in a JSON document.
 ///
 /// ```
 /// use diana_response_meter::Pointer;
@@ -16,8 +16,52 @@ pub(crate) const MAX_DEPTH: usize = 64;
 /// assert!(Pointer::parse("").is_ok(), "the whole document");
 /// assert!(Pointer::parse("usage").is_err());
 /// ```
+#[derive(Debug)]
+pub struct Pointer(Box<[Name]>);
+
+/// The pointers of the numbers that a reader looks for. A clone shares them.
+///
+/// ```
+/// use diana_response_meter::Pointers;
+///
+/// assert_eq!(Pointers::parse(["/a", "/b/0"]).map(|pointers| pointers.len()), Ok(2));
+/// assert!(Pointers::parse(["/a", "b"]).is_err());
+/// ```
 #[derive(Clone, Debug)]
-pub struct Pointer(Arc<[Name]>);
+pub struct Pointers(Arc<[Pointer]>);
+
+impl Pointers {
+    /// Compiles pointers, which keep their order. The error is that of [`Pointer::parse`].
+    pub fn parse<'t>(texts: impl IntoIterator<Item = &'t str>) -> Result<Pointers, &'static str> {
+        let mut all = Vec::new();
+        for text in texts {
+            all.push(Pointer::parse(text)?);
+        }
+        Ok(Pointers(all.into()))
+    }
+
+    /// The number of pointers.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    /// Whether there is none.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// The names of each pointer.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &[Name]> {
+        self.0.iter().map(Pointer::names)
+    }
+
+    /// The names of the pointer at this index.
+    pub(crate) fn names(&self, at: usize) -> &[Name] {
+        self.0.get(at).map(Pointer::names).unwrap_or_default()
+    }
+}
 
 /// One step of a pointer.
 #[derive(Debug)]

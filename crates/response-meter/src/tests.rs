@@ -6,8 +6,9 @@ mod json;
 mod meter;
 mod model;
 mod numbers;
+mod several;
 
-use crate::{EventStream, JsonNumber, Pointer};
+use crate::{EventStream, JsonNumbers, Pointers};
 use proptest::prelude::ProptestConfig;
 use proptest::test_runner::RngSeed;
 
@@ -22,16 +23,21 @@ fn cases(cases: u32) -> ProptestConfig {
 
 /// The value of a document whose bytes come in chunks of these sizes, over and over.
 fn read_json(document: &[u8], pointer: &str, sizes: &[usize]) -> Option<u64> {
-    let mut json = JsonNumber::new(&Pointer::parse(pointer).unwrap());
+    let mut json = JsonNumbers::new(&one(pointer));
     chunks(document, sizes).into_iter().for_each(|chunk| json.push(chunk));
-    json.value()
+    json.value(0)
 }
 
 /// The value of a stream whose bytes come in chunks of these sizes, over and over.
 fn read_events(stream: &[u8], pointer: &str, sizes: &[usize]) -> Option<u64> {
-    let mut events = EventStream::new(&Pointer::parse(pointer).unwrap());
+    let mut events = EventStream::new(&one(pointer));
     chunks(stream, sizes).into_iter().for_each(|chunk| events.push(chunk));
-    events.value()
+    events.value(0)
+}
+
+/// This pointer alone.
+fn one(pointer: &str) -> Pointers {
+    Pointers::parse([pointer]).unwrap()
 }
 
 /// One size at least has to be above 0.

@@ -118,6 +118,12 @@ impl Property<'_> {
     }
 }
 
+/// A copy of the property of this path; `None` also if Envoy has no such property.
+pub fn read(reader: Reader, path: &[Box<str>]) -> Option<Vec<u8>> {
+    let property = find(path)?;
+    property.lent(reader).map_or_else(|| property.copied(reader), |value| value.map(<[u8]>::to_vec))
+}
+
 /// The path and the query of a request.
 fn split<'v>(reader: Reader) -> Option<(&'v [u8], &'v [u8])> {
     let (target, _) = reader.header(header_map::REQUEST, b":path", 0);

@@ -9,7 +9,7 @@
 mod model;
 
 use super::input::Input;
-use diana_response_meter::{EventStream, JsonNumber, Meter, Pointer, ResponseHead};
+use diana_response_meter::{EventStream, JsonNumbers, Meter, Pointers, ResponseHead};
 
 /// Any body has the number of the slow model, in chunks of any size.
 pub fn run(bytes: &[u8]) {
@@ -21,38 +21,42 @@ pub fn run(bytes: &[u8]) {
     let Ok(text) = std::str::from_utf8(text) else {
         return;
     };
-    let Ok(pointer) = Pointer::parse(text) else {
+    // With others, it is read as if it were alone.
+    let Ok(pointers) = Pointers::parse([text, "/usage/total_tokens", "/a", "/0/a", "", text]) else {
         return assert!(!text.starts_with('/') || text.contains('~') || text.matches('/').count() > 64);
     };
     let expected = if is_json { model::number_in(body, text) } else { model::number_in_events(body, text) };
     for size in [size, 1, usize::MAX] {
-        assert_eq!(read(is_json, &pointer, body, size), expected, "in chunks of {size}");
+        assert_eq!(read(is_json, &pointers, body, size), expected, "in chunks of {size}");
     }
-    bounded(&pointer, text, body, size);
+    bounded(&pointers, text, body, size);
 }
 
-fn read(is_json: bool, pointer: &Pointer, body: &[u8], size: usize) -> Option<u64> {
+fn read(is_json: bool, pointers: &Pointers, body: &[u8], size: usize) -> Option<u64> {
     if is_json {
-        let mut json = JsonNumber::new(pointer);
+        let mut json = JsonNumbers::new(pointers);
         body.chunks(size).for_each(|chunk| json.push(chunk));
-        json.value()
+        json.value(0)
     } else {
-        let mut events = EventStream::new(pointer);
+        let mut events = EventStream::new(pointers);
         body.chunks(size).for_each(|chunk| events.push(chunk));
-        events.value()
+        events.value(0)
     }
 }
 
 /// A meter reads a longer body up to its limit.
-fn bounded(pointer: &Pointer, text: &str, body: &[u8], size: usize) {
+fn bounded(pointers: &Pointers, text: &str, body: &[u8], size: usize) {
     let limit = body.len() / 2;
     let head = ResponseHead { status: 200, content_type: b"application/json", content_encoding: b"" };
-    let mut meter = Meter::new(pointer, head, limit);
+    let mut meter = Meter::new(pointers, head, limit);
     body.chunks(size).for_each(|chunk| meter.push(chunk));
     // More follows, but nobody knows what: as if a byte followed that no document has.
     let mut cut = body[..limit].to_vec();
     cut.extend((limit < body.len()).then_some(0));
-    assert_eq!(meter.value(), model::number_in(&cut, text), "the first {limit} bytes");
+    assert_eq!(meter.value(0), model::number_in(&cut, text), "the first {limit} bytes");
     assert!(meter.is_done() || body.len() <= limit);
-    assert!(!meter.is_final(true) || body.len() <= limit || meter.value().is_some(), "the rest is unknown");
+    assert!(
+        !meter.is_final(0, true) || body.len() <= limit || meter.value(0).is_some(),
+        "the rest is unknown"
+    );
 }

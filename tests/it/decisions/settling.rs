@@ -110,6 +110,91 @@ fn an_estimate_is_corrected_by_the_response() {
     );
 }
 
+/// The values are those of `/a`, `/b` and `/c`.
+const SUM: &str = r#""sum": [{"response_json": "/a"}, {"response_json": "/b", "weight": 4}, {"response_json": "/c", "weight": -0.9}]"#;
+
+#[test]
+fn a_sum_weighs_the_numbers_of_the_response() {
+    let sum =
+        rule(&format!(r#""rpu": 1000, "unit": "hour", "algo": "W", "cost": {{{SUM}, "estimate": 50}}"#));
+    let check = |end: &str, cost: u64| {
+        let left = 950 - cost;
+        check(&sum, &format!("0ms user=ann GET / -> pass\n 0ms {end}\n 0ms user=ann GET / -> pass r={left}"));
+    };
+    check("settle status=200 values=100,20,50", 135);
+    // 100 + 80 - 0.9 is rounded up.
+    check("settle status=200 values=100,20,1", 180);
+    check("settle status=200 values=100,_,_", 100);
+    check("settle status=200 values=_,20,_", 80);
+    check("settle status=200 values=9,_,100", 0);
+    check("settle status=200 values=0,_,_", 0);
+    // Without a number that counts, the response costs the default.
+    check("settle status=200 values=_,_,_", 50);
+    check("settle status=200 values=_,_,9", 50);
+    check("settle status=504 values=_,_,9", 50);
+    check("settle status=504 values=9,_,_", 9);
+    // What is not certain costs the most, and what would be taken off is not.
+    check("settle status=200 values=?9,?1,?", 50);
+    check("settle status=200 values=?100,?20,?50", 180);
+    check("settle status=200 values=?,?,?", 50);
+    check("settle status=200", 50);
+    check("settle", 50);
+}
+
+#[test]
+fn a_factor_of_the_request_multiplies_the_cost() {
+    let by = r#""by": {"header": "x-model", "values": {"small": 0.2, "large": 3}, "default": 2}"#;
+    let cost = format!(r#"{{{SUM}, {by}, "estimate": 50, "default": 7, "max": 300}}"#);
+    let priced = rule(&format!(r#""rpu": 1000, "unit": "hour", "algo": "W", "cost": {cost}"#));
+    let check = |model: &str, end: &str, cost: u64| {
+        // The second request is charged its estimate.
+        let left = 900 - cost;
+        check(
+            &priced,
+            &format!("0ms user=ann {model} GET / -> pass\n 0ms {end}\n 0ms user=ann GET / -> pass r={left}"),
+        );
+    };
+    for (model, costs) in [
+        ("x-model=small", [36, 1, 2, 10, 36, 10]),
+        ("x-model=large", [300, 3, 21, 150, 300, 150]),
+        ("x-model=other", [300, 2, 14, 100, 300, 100]),
+        ("", [300, 2, 14, 100, 300, 100]),
+    ] {
+        let ends = [
+            "settle status=200 values=100,20,1",
+            "settle status=200 values=1,_,_",
+            "settle status=200 values=_,_,_",
+            "settle status=200 values=?,?,?",
+            "settle status=200 values=?100,?20,?50",
+            "settle",
+        ];
+        for (end, cost) in ends.into_iter().zip(costs) {
+            check(model, end, cost);
+        }
+    }
+    // The factor is that of the arrival.
+    let script = |model: &str, left: u64| format!("0ms user=ann {model} GET / -> pass r={left}\n 0ms settle");
+    for (model, left) in [("x-model=small", 990), ("x-model=large", 850), ("", 900)] {
+        super::check(&priced, &script(model, left));
+    }
+}
+
+/// Of several pointers, the largest number counts.
+#[test]
+fn pointers_are_alternatives() {
+    let cost = r#"{"response_json": ["/b", "/a"], "estimate": 50}"#;
+    let either = rule(&format!(r#""rpu": 1000, "unit": "hour", "algo": "W", "cost": {cost}"#));
+    for (values, cost) in
+        [("7,9", 9), ("9,7", 9), ("_,7", 7), ("7,_", 7), ("_,_", 50), ("?70,?9", 70), ("?,?9", 50)]
+    {
+        let left = 950 - cost;
+        let script = format!(
+            "0ms user=ann GET / -> pass\n 0ms settle status=200 values={values}\n 0ms user=ann GET / -> pass r={left}"
+        );
+        check(&either, &script);
+    }
+}
+
 /// A client must not pay less by hiding the number: it costs the largest of the estimate,
 /// the default and the number seen so far.
 #[test]

@@ -292,6 +292,10 @@ fn values(shape: &Shape) -> String {
         Shape::Size(min, max) => format!("{} to {}, or a size", grouped(*min), grouped(*max)),
         Shape::Span(min, max) => format!("`{min}` to `{max}`"),
         Shape::Percent(min, max) => format!("`{min}%` to `{max}%`"),
+        Shape::Decimal(0, max) => format!("0.001 to {}", grouped(max.unsigned_abs())),
+        Shape::Decimal(min, max) => {
+            format!("-{} to {}", grouped(min.unsigned_abs()), grouped(max.unsigned_abs()))
+        }
         Shape::Choice(words) => {
             words.iter().map(|word| format!("`{word}`")).collect::<Vec<String>>().join(", ")
         }

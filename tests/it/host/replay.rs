@@ -7,6 +7,7 @@ use diana_base::time::Time;
 use diana_limiter::cells::store::CasSemantics;
 use diana_limiter::policy::{Measure, Measures, ResponseNumber, Usage};
 use diana_limiter::request::Part;
+use serde_json::{Value, json};
 
 /// One event of a script.
 pub enum Event {
@@ -86,9 +87,12 @@ fn end(vm: &Vm, id: u32, usage: &Usage, measures: &Measures) {
             (Measure::Header(name), None) if !number.is_final => {
                 headers.push((name.to_string(), "many".into()));
             }
-            (Measure::Json(pointer), Some(value)) => body = Some(document(pointer, &value)),
-            (Measure::Json(_), None) => body = body.or_else(|| Some("{}".into())),
-            (Measure::Header(_), None) => {}
+            (Measure::Json(pointer), Some(value)) => {
+                let value = serde_json::from_str(&value).unwrap();
+                insert(body.get_or_insert_with(|| json!({})), pointer, value);
+            }
+            (Measure::Json(_), None) => _ = body.get_or_insert_with(|| json!({})),
+            (Measure::Header(_), None) | (Measure::Property(_), _) => {}
         }
     }
     let headers: Vec<(&str, &str)> = headers.iter().map(|(name, value)| (&**name, &**value)).collect();
@@ -96,7 +100,7 @@ fn end(vm: &Vm, id: u32, usage: &Usage, measures: &Measures) {
     let other = || " ".repeat(usize::try_from(usage.response_bytes).unwrap());
     let body = match body {
         Some(document) if is_cut => format!("data: {document}\n\n"),
-        body => body.unwrap_or_else(other),
+        body => body.map_or_else(other, |document| document.to_string()),
     };
     body.as_bytes().chunks(7).for_each(|part| vm.response_body(id, part));
     match is_cut {
@@ -105,8 +109,10 @@ fn end(vm: &Vm, id: u32, usage: &Usage, measures: &Measures) {
     }
 }
 
-/// A document with this number at this pointer.
-fn document(pointer: &str, value: &str) -> String {
-    let keys = pointer.trim_start_matches('/').split('/');
-    keys.rev().fold(value.to_owned(), |inner, key| format!(r#"{{"{key}": {inner}}}"#))
+/// Sets the number at this pointer of a document.
+fn insert(document: &mut Value, pointer: &str, number: Value) {
+    let keys = pointer.split('/').skip(1);
+    *keys.fold(document, |inner, key| {
+        inner.as_object_mut().unwrap().entry(key).or_insert_with(|| json!({}))
+    }) = number;
 }

@@ -94,6 +94,21 @@ pub fn places() -> Vec<Place> {
             json!({"response_json": "/c", "estimate": 1, "default": 1}),
         ),
         place(
+            "cost_response",
+            &of_window(r#""cost": @"#),
+            json!({"sum": [{"response_json": "/c"}], "estimate": 1, "default": 1}),
+        ),
+        place(
+            "cost_term",
+            &of_window(r#""cost": {"sum": [@, {"response_json": "/other"}], "estimate": 1}"#),
+            json!({"response_json": "/c", "weight": 2}),
+        ),
+        place(
+            "cost_by",
+            &of_window(r#""cost": {"response_json": "/c", "estimate": 1, "by": @}"#),
+            json!({"header": "x-model", "values": {"small": 0.2}, "default": 1}),
+        ),
+        place(
             "rpu",
             r#"{"limits": [{"url": "/", "rules": [{"algo": "W", "unit": "second", "rpu": @}]}]}"#,
             json!({"jwt": "a", "default": 1, "max": LARGEST}),

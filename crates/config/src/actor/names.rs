@@ -135,15 +135,27 @@ impl Actors {
         found.into_iter().collect::<Option<Vec<NamedActor>>>().map(NamedActor::list)
     }
 
+    /// An actor in a limit with these urls; `None` if it depends on them and one is wrong, which
+    /// has been reported.
+    #[must_use]
+    pub fn placed(
+        &self,
+        named: NamedActor,
+        urls: Option<&[Pattern]>,
+        place: &Node,
+        scope: &Scope,
+    ) -> Option<NamedActor> {
+        let is_unknown = urls.is_none() && named.actor().in_limit(None).is_some();
+        if is_unknown { None } else { self.in_limit(named, urls, place, scope) }
+    }
+
     /// One actor of a rule.
     fn item(&self, item: &Node, urls: Option<&[Pattern]>, scope: &mut Scope) -> Option<NamedActor> {
         let named = match inline(item) {
             Some(name) => NamedActor::new(&name, compile(*item, scope)?.into(), scope.parts),
             None => self.known(&item.scalar()?, item, scope)?,
         };
-        // A wrong url is reported once, at the url.
-        let is_unknown = urls.is_none() && named.actor().in_limit(None).is_some();
-        if is_unknown { None } else { self.in_limit(named, urls, item, scope) }
+        self.placed(named, urls, item, scope)
     }
 
     /// The actor called `name`, outside of limits. An unknown name, and an actor that depends on
@@ -222,7 +234,8 @@ fn inline(node: &Node) -> Option<String> {
     })
 }
 
-fn is_name(name: &str) -> bool {
+/// Whether a text is 1 to 64 of a to z, 0 to 9, `_` and `-`.
+pub(in super::super) fn is_name(name: &str) -> bool {
     let allowed = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || b"_-".contains(&byte);
     (1..=MAX_NAME_BYTES).contains(&name.len()) && name.bytes().all(allowed)
 }

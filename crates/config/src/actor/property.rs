@@ -8,6 +8,11 @@ use diana_limiter::actor::{Actor, Property};
 pub(super) static KIND: ActorKind = ActorKind { key: "property", read, bare: None };
 
 fn read(node: Node, scope: &mut Scope) -> Option<Box<dyn Actor>> {
+    Some(Box::new(Property::new(steps(&node)?, scope.parts).ok()?))
+}
+
+/// The steps of a path.
+pub(in crate::actor) fn steps(node: &Node) -> Option<Vec<Box<str>>> {
     let steps = node.one_or_many();
     if steps.is_empty() || steps.len() > 16 {
         node.fail(format!("expected a list of 1 to 16 texts, found {}", steps.len()));
@@ -15,8 +20,7 @@ fn read(node: Node, scope: &mut Scope) -> Option<Box<dyn Actor>> {
     }
     // Read all steps before returning, so that each mistake is reported.
     let steps: Vec<Option<Box<str>>> = steps.iter().map(step).collect();
-    let path = steps.into_iter().collect::<Option<Vec<Box<str>>>>()?;
-    Some(Box::new(Property::new(path, scope.parts).ok()?))
+    steps.into_iter().collect()
 }
 
 /// A step must not contain NUL: hosts take a path as one text with a NUL between its steps.

@@ -45,6 +45,12 @@ pub(super) const DOCUMENT: Object = Object::new("README.md", &[&[
         Shape::Any(&[Shape::Def("plan_members"), Shape::Def("plan_first"), Shape::Def("actor")]),
     )
     .on("limits.md#plan"),
+    key(
+        "costs",
+        "Costs that rules take by name: objects as in `cost`.",
+        Shape::Map(&Shape::Any(&[Shape::Def("cost_header"), Shape::Def("cost_response")])),
+    )
+    .on("cost.md#sums-and-prices"),
     key("ip", "How the filter finds the client address.", Shape::Def("ip")).on("actors.md#ip"),
     key("allow", "Clients that no rule limits: addresses, networks, values of actors.", MEMBERS)
         .on("actors.md#allow-deny"),
@@ -109,11 +115,11 @@ const ONE_OR_ANY: &Shape = &Shape::OneOrMany(&Shape::Text, 0);
 pub(super) const ACTOR: Object =
     Object { is_single: true, ..Object::new("actors.md#actors-and-ip", &[SOURCES]) };
 
-const SOURCES: &[Key] = &[
-    key("header", "The value of this header.", Shape::Text),
-    key("cookie", "The value of this cookie.", Shape::Text),
-    key("query", "The decoded query parameter.", Shape::Text),
-    key("path", "The Nth segment of the path, from 1.", Shape::Whole(1, 32)),
+pub(super) const SOURCES: &[Key] = &[
+    key("header", "The value of this header.", Shape::Text).on("actors.md#actors-and-ip"),
+    key("cookie", "The value of this cookie.", Shape::Text).on("actors.md#actors-and-ip"),
+    key("query", "The decoded query parameter.", Shape::Text).on("actors.md#actors-and-ip"),
+    key("path", "The Nth segment of the path, from 1.", Shape::Whole(1, 32)).on("actors.md#actors-and-ip"),
     SEGMENT,
     JWT,
     PROPERTY,
@@ -123,18 +129,20 @@ const SOURCES: &[Key] = &[
         Shape::Any(&[Shape::Def("actor_ip"), Shape::Only(true)]),
     )
     .on("actors.md#ip"),
-    key("method", "The method.", NOTHING),
-    key("host", "The host.", NOTHING),
+    key("method", "The method.", NOTHING).on("actors.md#actors-and-ip"),
+    key("host", "The host.", NOTHING).on("actors.md#actors-and-ip"),
 ];
 
 const JWT: Key =
-    key("jwt", "A claim of the bearer token, dotted. The filter does not verify the token.", Shape::Text);
+    key("jwt", "A claim of the bearer token, dotted. The filter does not verify the token.", Shape::Text)
+        .on("actors.md#actors-and-ip");
 
 const PROPERTY: Key = key(
     "property",
     "An attribute of the gateway, by the steps of its path.",
     Shape::Any(&[Shape::Text, Shape::List(&Shape::Text, 1, Some(16))]),
-);
+)
+.on("actors.md#actors-and-ip");
 
 pub(super) const SEGMENT: Key = key(
     "segment",

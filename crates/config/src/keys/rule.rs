@@ -1,7 +1,7 @@
 //! Rules: quota, algorithm, cost and everything else that a rule has.
 
-use super::document::SEGMENT;
-use super::kinds::{ALGORITHMS, WITHOUT_UNIT};
+use super::document::{SEGMENT, SOURCES};
+use super::kinds::{ACTOR_KINDS, ALGORITHMS, WITHOUT_UNIT};
 use super::shape::{Definition, Key, Object, PART, SPAN, Shape, UNIT, Unless, key, secs};
 use diana_base::time::Span;
 use diana_limiter::algorithm::{Allowance, MAX_WAIT, Penalty};
@@ -21,6 +21,8 @@ pub(super) const DEFINITIONS: &[Definition] = &[
     Definition { name: "statuses", shape: Shape::Object(&STATUSES) },
     Definition { name: "cost_header", shape: Shape::Object(&COST_HEADER) },
     Definition { name: "cost_response", shape: Shape::Object(&COST_RESPONSE) },
+    Definition { name: "cost_term", shape: Shape::Object(&COST_TERM) },
+    Definition { name: "cost_by", shape: Shape::Object(&COST_BY) },
     Definition { name: "penalty", shape: Shape::Object(&PENALTY) },
     Definition { name: "adapt", shape: Shape::Object(&ADAPT) },
     Definition { name: "over", shape: Shape::Object(&OVER) },
@@ -244,6 +246,7 @@ const COST: &[Key] = &[
         Shape::Any(&[
             Shape::Size(1, MOST_IN_WINDOW),
             Shape::Choice(&["request_bytes", "response_bytes"]),
+            Shape::Matching("^[a-z][a-z0-9_-]{0,63}$", "a name of `costs`"),
             Shape::Def("cost_header"),
             Shape::Def("cost_response"),
         ]),
@@ -330,7 +333,7 @@ const COST_HEADER: Object = Object::new(
 );
 
 const COST_RESPONSE: Object = Object {
-    one_of: &[&["response_header", "response_json", "response_bytes"]],
+    one_of: &[&["response_header", "response_json", "response_bytes", "sum"]],
     not_all_zero: &["response_bytes", "estimate", "default"],
     ..Object::new(
         "cost.md#settling",
@@ -338,9 +341,17 @@ const COST_RESPONSE: Object = Object {
             key("response_header", "The response header with the cost.", Shape::Text),
             key(
                 "response_json",
-                "The JSON pointer to the cost in the response's body.",
-                Shape::Matching("^/", "a JSON pointer such as `/usage/total_tokens`"),
+                "The JSON pointer to the cost in the response's body, or several, of which the largest number counts.",
+                POINTERS,
             ),
+            key(
+                "sum",
+                "Numbers of the response, each with its weight.",
+                Shape::List(&Shape::Def("cost_term"), 1, Some(16)),
+            )
+            .on("cost.md#sums-and-prices"),
+            key("by", "Multiplies the cost by the factor of the request.", Shape::Def("cost_by"))
+                .on("cost.md#sums-and-prices"),
             key("response_bytes", "The length of the response's body.", Shape::Only(true)),
             key(
                 "max",
@@ -351,6 +362,59 @@ const COST_RESPONSE: Object = Object {
                 .or_whole(0),
             key("default", "The cost of a response without the number.", Shape::Size(0, MOST_IN_WINDOW)),
         ]],
+    )
+};
+
+const POINTERS: Shape =
+    Shape::OneOrMany(&Shape::Matching("^/", "a JSON pointer such as `/usage/total_tokens`"), 1);
+
+const COST_TERM: Object = Object {
+    one_of: &[&["response_json", "response_header", "property"]],
+    ..Object::new(
+        "cost.md#sums-and-prices",
+        &[&[
+            key(
+                "response_json",
+                "The JSON pointer to a number in the response's body, or several, of which the largest number counts.",
+                POINTERS,
+            ),
+            key("response_header", "The response header with a number.", Shape::Text),
+            key(
+                "property",
+                "The attribute of the gateway with a number when the request ends, by the steps of its path.",
+                Shape::Any(&[Shape::Text, Shape::List(&Shape::Text, 1, Some(16))]),
+            ),
+            key(
+                "weight",
+                "The factor of the number, with at most three decimals.",
+                Shape::Decimal(-100_000, 100_000),
+            )
+            .or_whole(1),
+        ]],
+    )
+};
+
+const COST_BY: Object = Object {
+    one_of: &[&ACTOR_KINDS],
+    ..Object::new(
+        "cost.md#sums-and-prices",
+        &[
+            SOURCES,
+            &[
+                key(
+                    "values",
+                    "The factor of each value, with at most three decimals.",
+                    Shape::Map(&Shape::Decimal(0, 100_000)),
+                )
+                .required(),
+                key(
+                    "default",
+                    "The factor of requests with another value, or without one.",
+                    Shape::Decimal(0, 100_000),
+                )
+                .required(),
+            ],
+        ],
     )
 };
 

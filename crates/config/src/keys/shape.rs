@@ -34,6 +34,8 @@ pub enum Shape {
     Span(Span, Span),
     /// A whole percentage such as `20%`.
     Percent(u32, u32),
+    /// A number with at most three decimals, but not 0, or text with such a number.
+    Decimal(i64, i64),
     /// One of these words, in any case, with space, `_` or `-`.
     Choice(&'static [&'static str]),
     /// One item, or a list with at least so many.

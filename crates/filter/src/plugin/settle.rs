@@ -11,7 +11,7 @@ impl<H: Host> Plugin<H> {
     /// neither a part of the request's body nor a response.
     pub(crate) fn settle(&self, session: &mut Session, metering: Option<&mut Metering>) {
         let nothing = Usage::default();
-        let usage = metering.map_or(&nothing, |metering| metering.usage());
+        let usage = metering.map_or(&nothing, |metering| metering.usage(self.host, &self.metered));
         self.worker.with(|worker| {
             let events = session.settle_used(worker, usage, || self.now());
             self.metrics.events(&events);

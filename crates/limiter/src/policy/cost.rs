@@ -1,9 +1,10 @@
 //! What a request costs, in units of its rule's quota.
 
+use super::sum::{Factors, ONE, Sum, Total, scaled, units};
 use super::usage::{Measure, Measures, Statuses, Usage, digits};
 use crate::algorithm::Allowance;
 use crate::request::{Part, PartId, Parts, Request};
-use diana_base::format::{decimal, netstring};
+use diana_base::format::decimal;
 use diana_base::map::KeySet;
 use std::fmt;
 use std::ops::RangeInclusive;
@@ -46,6 +47,23 @@ pub(super) enum PendingUnits {
     Known(u64),
     /// The host measures the cost. These units are charged on arrival.
     Measured(u64),
+    /// The same, and the request's own factor, in thousandths, multiplies the cost.
+    Priced {
+        /// The units that are charged on arrival, multiplied already.
+        units: u64,
+        /// At most [`Sum::MAX_WEIGHT`].
+        factor: u32,
+    },
+}
+
+impl PendingUnits {
+    fn on_arrival(self) -> u64 {
+        match self {
+            PendingUnits::Known(units)
+            | PendingUnits::Measured(units)
+            | PendingUnits::Priced { units, .. } => units,
+        }
+    }
 }
 
 /// Where the cost of a request comes from.
@@ -71,10 +89,12 @@ pub(crate) enum CostSource {
     },
     /// The length of the response's body in bytes.
     ResponseBytes(Estimate),
-    /// A number that the response has.
+    /// A number that the response has, or a sum of several.
     Response {
         /// The number.
-        measure: Measure,
+        sum: Sum,
+        /// The factors of requests, which multiply the sum, the default and the estimate.
+        factors: Option<Arc<Factors>>,
         /// The cost of a response without the number; `None`: the estimate.
         default: Option<u64>,
         /// The charge on arrival, and the largest cost.
@@ -117,6 +137,11 @@ pub enum CostError {
     Estimate,
     /// A response whose number cannot be read would cost nothing.
     Free,
+    /// There are no terms of a sum, or more than [`Sum::MAX_TERMS`], or two with the same numbers,
+    /// or none has a positive weight; or a weight is out of range, or the cost has no sum.
+    Sum,
+    /// A factor is out of range.
+    Factor,
     /// A status is not from 100 to 599, or no status is listed.
     Status,
 }
@@ -130,6 +155,8 @@ impl fmt::Display for CostError {
             CostError::Default => "not a default cost",
             CostError::Estimate => "not an estimate of a cost",
             CostError::Free => "a response without a number costs nothing",
+            CostError::Sum => "not a sum",
+            CostError::Factor => "not a factor",
             CostError::Status => "not a status",
         })
     }
@@ -185,15 +212,30 @@ impl Cost {
         Ok(CostSource::ResponseBytes(estimate.checked()?).into())
     }
 
-    /// A number that the response has. A response without it costs `default`; `None`: the estimate.
-    /// One of the two has to be at least 1, because clients can hide the number.
-    pub fn response(measure: Measure, default: Option<u64>, estimate: Estimate) -> Result<Cost, CostError> {
+    /// A number that the response has, or a sum of several. A response without it costs `default`;
+    /// `None`: the estimate. One of the two has to be at least 1, because clients can hide the
+    /// number.
+    pub fn response(
+        sum: impl Into<Sum>,
+        default: Option<u64>,
+        estimate: Estimate,
+    ) -> Result<Cost, CostError> {
         let Estimate { units, max } = estimate.checked()?;
         match default {
             Some(default) if default > max => Err(CostError::Default),
             Some(0) | None if units == 0 => Err(CostError::Free),
-            _ => Ok(CostSource::Response { measure, default, estimate }.into()),
+            _ => Ok(CostSource::Response { sum: sum.into(), factors: None, default, estimate }.into()),
         }
+    }
+
+    /// The same cost, a number of the response, times the factor of the request. The largest cost
+    /// stays.
+    pub fn times(mut self, by: Factors) -> Result<Cost, CostError> {
+        let CostSource::Response { factors, .. } = &mut self.source else {
+            return Err(CostError::Sum);
+        };
+        *factors = Some(by.into()).filter(|by: &Arc<Factors>| !by.canonical_form().is_empty());
+        Ok(self)
     }
 
     /// The cost of every request; `None` if the cost depends on the request.
@@ -214,7 +256,11 @@ impl Cost {
             CostSource::Header { default, range, .. } => (*default).min(*range.start()),
             // A body may be empty.
             CostSource::RequestBytes { .. } => 0,
-            CostSource::ResponseBytes(estimate) | CostSource::Response { estimate, .. } => estimate.units,
+            CostSource::ResponseBytes(estimate) => estimate.units,
+            CostSource::Response { factors, estimate: Estimate { units, max }, .. } => {
+                let least = factors.as_ref().map_or(ONE, |factors| factors.least());
+                scaled(*units, least).min(*max)
+            }
         }
     }
 
@@ -250,27 +296,29 @@ impl Cost {
             CostSource::RequestBytes { length, max } => {
                 PendingUnits::Measured(number(request, *length).unwrap_or(0).min(*max))
             }
+            CostSource::Response { factors: Some(factors), estimate: Estimate { units, max }, .. } => {
+                let factor = factors.of(request);
+                let units = scaled(*units, factor).min(*max);
+                PendingUnits::Priced { units, factor: u32::try_from(factor).unwrap_or(u32::MAX) }
+            }
             CostSource::ResponseBytes(estimate) | CostSource::Response { estimate, .. } => {
                 PendingUnits::Measured(estimate.units)
             }
         };
-        let is_measured = matches!(units, PendingUnits::Measured(_));
+        let is_measured = !matches!(units, PendingUnits::Known(_));
         let is_settled = is_measured || self.charge.is_some() || self.refund.is_some();
         (self.estimate(units), is_settled.then(|| PendingCost { cost: Arc::clone(self), units }))
     }
 
     /// The charge on arrival in a quota that has room.
     fn estimate(&self, units: PendingUnits) -> u64 {
-        match units {
-            PendingUnits::Known(units) | PendingUnits::Measured(units) if self.charge.is_none() => units,
-            _ => 0,
-        }
+        if self.charge.is_none() { units.on_arrival() } else { 0 }
     }
 
     /// The cost of a request that has ended. `None`: it has none.
     fn final_cost(
         &self,
-        units: PendingUnits,
+        pending: PendingUnits,
         usage: &Usage,
         measures: &Measures,
         unread: &mut u32,
@@ -287,27 +335,32 @@ impl Cost {
         if self.charge.is_some() && has(&self.charge) != Some(true) && !hides {
             return None;
         }
-        Some(match (&self.source, units) {
-            (_, PendingUnits::Known(units)) => units,
+        Some(match (&self.source, pending) {
+            (CostSource::Fixed(_) | CostSource::Header { .. }, _) => pending.on_arrival(),
             (CostSource::RequestBytes { max, .. }, _) => usage.request_bytes.min(*max),
             (CostSource::ResponseBytes(estimate), _) => usage.response_bytes.min(estimate.max),
-            (CostSource::Response { measure, default, estimate }, _) => {
-                let at = measures.values.iter().position(|value| value == measure)?;
-                let number = usage.values.get(at).copied().unwrap_or_default();
-                let default = default.unwrap_or(estimate.units);
+            (CostSource::Response { sum, default, estimate, .. }, _) => {
+                let factor = match pending {
+                    PendingUnits::Priced { factor, .. } => factor.into(),
+                    _ => ONE,
+                };
+                let Total { thousandths, is_seen, is_final } = sum.total(usage, measures);
+                let (seen, default) = (units(thousandths, factor), default.unwrap_or(estimate.units));
+                let default = scaled(default, factor);
                 // Clients can choose the timeout by which a gateway answers in the upstream's
                 // place.
-                let is_cut = number.seen.is_none() && matches!(usage.status, Some(408 | 504));
-                let units = if number.is_final && !is_cut {
-                    number.seen.unwrap_or(default)
-                } else {
+                let is_cut = !is_seen && matches!(usage.status, Some(408 | 504));
+                let units = match is_final && !is_cut {
+                    true if is_seen => seen,
+                    true => default,
                     // A client must not pay less because it hides the number.
-                    *unread = unread.saturating_add(1);
-                    number.seen.unwrap_or(0).max(default).max(estimate.units)
+                    false => {
+                        *unread = unread.saturating_add(1);
+                        seen.max(default).max(pending.on_arrival())
+                    }
                 };
                 units.min(estimate.max)
             }
-            _ => return None,
         })
     }
 
@@ -319,7 +372,7 @@ impl Cost {
         match &self.source {
             CostSource::RequestBytes { .. } => measures.request_bytes = true,
             CostSource::ResponseBytes(_) => measures.response_bytes = true,
-            CostSource::Response { measure, .. } => measures.add(measure, known),
+            CostSource::Response { sum, .. } => sum.numbers().for_each(|number| measures.add(number, known)),
             CostSource::Fixed(_) | CostSource::Header { .. } => {}
         }
     }
@@ -340,12 +393,10 @@ impl Cost {
             CostSource::ResponseBytes(Estimate { units, max }) => {
                 ["response bytes ", &*numbers(&[*units, *max])].concat()
             }
-            CostSource::Response { measure, default, estimate: Estimate { units, max } } => {
-                let (kind, name) = match measure {
-                    Measure::Header(name) => ("response header ", name),
-                    Measure::Json(pointer) => ("response json ", pointer),
-                };
-                [kind, &netstring(name), " ", &numbers(&[default.unwrap_or(*units), *units, *max])].concat()
+            CostSource::Response { sum, factors, default, estimate: Estimate { units, max } } => {
+                let numbers = numbers(&[default.unwrap_or(*units), *units, *max]);
+                let by = factors.as_ref().map(|factors| [" by ", factors.canonical_form()].concat());
+                [sum.canonical_form(), " ", &*numbers, &by.unwrap_or_default()].concat()
             }
         };
         let statuses = |word: &str, statuses: &Option<Statuses>| {
@@ -363,12 +414,11 @@ impl Cost {
             CostSource::Header { part, .. } => parts.canonical_form(*part).to_string(),
             CostSource::RequestBytes { .. } => "request bytes".into(),
             CostSource::ResponseBytes(_) => "response bytes".into(),
-            CostSource::Response { measure: Measure::Header(name), .. } => {
-                ["response header ", name].concat()
-            }
-            CostSource::Response { measure: Measure::Json(pointer), .. } => {
-                ["response json ", pointer].concat()
-            }
+            // The terms of a sum come and go with providers and their prices.
+            CostSource::Response { sum, .. } => sum
+                .only()
+                .map(Measure::named)
+                .map_or_else(|| "response sum".into(), |(kind, name)| [kind, &name].concat()),
         };
         let statuses = |word: &str, statuses: &Option<Statuses>| {
             statuses.as_ref().map_or(String::new(), |statuses| [word, &*statuses.canonical_form()].concat())
@@ -378,6 +428,14 @@ impl Cost {
 }
 
 impl PendingCost {
+    /// The factor of the request in thousandths; `None` if the cost has none.
+    pub(crate) fn factor(&self) -> Option<u32> {
+        match self.units {
+            PendingUnits::Priced { factor, .. } => Some(factor),
+            PendingUnits::Known(_) | PendingUnits::Measured(_) => None,
+        }
+    }
+
     /// The final charge of a request that was `charged` on arrival. What the quota of another plan
     /// had no room for is not charged later, either. `None`: the charge stays as it is. Adds to
     /// `unread` if the cost is a number that could not be read.

@@ -124,6 +124,13 @@ impl RuleCheck {
         self.demand.quota.quota.varies()
     }
 
+    /// The factor in thousandths by which the request multiplies its cost; `None` if the cost has no
+    /// factors.
+    #[must_use]
+    pub fn factor(&self) -> Option<u32> {
+        self.demand.pending.as_ref().and_then(PendingCost::factor)
+    }
+
     /// The quota as the document states it. Clients see [`RuleCheck::shown`].
     #[must_use]
     pub fn configured(&self) -> Allowance {

@@ -1,9 +1,10 @@
 //! What rules need to know of responses, which a host has to measure, and what it has measured.
 
 use super::cost::CostError;
-use diana_base::format::decimal;
+use diana_base::format::{decimal, netstring};
 use diana_base::map::KeySet;
 use diana_base::sort;
+use std::borrow::Cow;
 use std::ops::RangeInclusive;
 
 /// A value of a response that a cost names.
@@ -14,6 +15,26 @@ pub enum Measure {
     /// The whole number at this JSON pointer (RFC 6901) of the body: a JSON document, or the last
     /// event of a `text/event-stream` that has the pointer.
     Json(Box<str>),
+    /// The number in the host attribute at this path when the request ends: metadata or filter
+    /// state that another filter has made of the response.
+    Property(Vec<Box<str>>),
+}
+
+impl Measure {
+    /// The kind and the name of the value. No step of a path has a NUL.
+    pub(super) fn named(&self) -> (&'static str, Cow<'_, str>) {
+        match self {
+            Measure::Header(name) => ("response header ", (&**name).into()),
+            Measure::Json(pointer) => ("response json ", (&**pointer).into()),
+            Measure::Property(path) => ("response property ", path.join("\0").into()),
+        }
+    }
+
+    /// The canonical text.
+    pub(super) fn canonical_form(&self) -> String {
+        let (kind, name) = self.named();
+        [kind, &netstring(&name)].concat()
+    }
 }
 
 /// A number of a response, as far as the host could read it. By default nothing is known.
@@ -43,6 +64,28 @@ impl ResponseNumber {
         ResponseNumber { seen: number, is_final: true }
     }
 
+    /// The number in a host attribute: decimal digits, or eight bytes, a whole number or a float
+    /// (little-endian), as Envoy has them. A fraction is rounded up, and as in JSON, other numbers
+    /// than 0 to 2^53 have no value. The number is final if the response `has_ended`.
+    ///
+    /// ```
+    /// use diana_limiter::policy::ResponseNumber;
+    ///
+    /// let read = |value: &[u8]| ResponseNumber::in_property(Some(value), true);
+    /// assert_eq!(read(b"12"), ResponseNumber::known(Some(12)));
+    /// assert_eq!(read(&12u64.to_le_bytes()), read(b"12"));
+    /// assert_eq!(read(&11.5f64.to_le_bytes()), read(b"12"));
+    /// assert_eq!(read(&(-1.0f64).to_le_bytes()), ResponseNumber::default());
+    /// ```
+    #[must_use]
+    #[cold]
+    #[inline(never)]
+    pub fn in_property(value: Option<&[u8]>, has_ended: bool) -> ResponseNumber {
+        let seen = value.and_then(|value| digits(value).or_else(|| binary(value)));
+        let seen = seen.filter(|number| *number <= LARGEST);
+        ResponseNumber { seen, is_final: has_ended && (seen.is_some() || value.is_none()) }
+    }
+
     /// The number in a header, whose lines are joined by commas and have to agree.
     #[must_use]
     pub fn in_header(value: Option<&[u8]>) -> ResponseNumber {
@@ -51,6 +94,24 @@ impl ResponseNumber {
         let seen = first.filter(|_| lines.all(|line| line == first));
         ResponseNumber { seen, is_final: seen.is_some() || value.is_none() }
     }
+}
+
+/// The largest number of a JSON document or an attribute that has a value.
+const LARGEST: u64 = 1 << 53;
+
+/// The number in eight bytes, rounded up. As a float, a whole number up to [`LARGEST`] would be far
+/// below any that is counted.
+fn binary(value: &[u8]) -> Option<u64> {
+    let whole = u64::from_le_bytes(value.try_into().ok()?);
+    if whole <= LARGEST {
+        return Some(whole);
+    }
+    let float = f64::from_bits(whole);
+    let is_counted = (0.0..=LARGEST as f64).contains(&float);
+    is_counted.then(|| {
+        let below = float as u64;
+        below.saturating_add(u64::from((below as f64) < float))
+    })
 }
 
 /// The whole number in a text. Spaces around the number are ignored. A number above 2⁶⁴ − 1 counts
@@ -98,11 +159,17 @@ impl Measures {
         self.response_bytes || self.values.iter().any(|measure| matches!(measure, Measure::Json(_)))
     }
 
-    /// Adds a value, unless the list has it. `known` has the texts of the values in the list; no
-    /// header's name is also a pointer, because a pointer begins with `/`.
+    /// The JSON pointers among the values, in their order.
+    pub fn pointers(&self) -> impl Iterator<Item = &str> {
+        self.values.iter().filter_map(|measure| match measure {
+            Measure::Json(pointer) => Some(&**pointer),
+            _ => None,
+        })
+    }
+
+    /// Adds a value, unless the list has it. `known` has the texts of the values in the list.
     pub(crate) fn add(&mut self, measure: &Measure, known: &mut KeySet) {
-        let (Measure::Header(text) | Measure::Json(text)) = measure;
-        if known.add(text.as_bytes()) {
+        if known.add(measure.canonical_form().as_bytes()) {
             self.values.push(measure.clone());
         }
     }

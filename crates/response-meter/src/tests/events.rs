@@ -2,8 +2,8 @@
 
 use super::generate::{sizes, stream};
 use super::model::number_in_events;
-use super::{cases, chunks, for_every_cut, read_events};
-use crate::{EventStream, Pointer};
+use super::{cases, chunks, for_every_cut, one, read_events};
+use crate::EventStream;
 use proptest::prelude::*;
 
 const STREAMS: [(&str, &str, Option<u64>); 16] = [
@@ -76,11 +76,11 @@ fn a_stream_is_final_at_its_end() {
         ("data: {\"b\":2}", "/a", true),
     ] {
         for_every_cut(stream.as_bytes(), |prefix, sizes| {
-            let mut events = EventStream::new(&Pointer::parse(pointer).unwrap());
+            let mut events = EventStream::new(&one(pointer));
             chunks(prefix, sizes).into_iter().for_each(|chunk| events.push(chunk));
-            assert!(!events.is_final(false), "{stream}");
+            assert!(!events.is_final(0, false), "{stream}");
             if prefix.len() == stream.len() {
-                assert_eq!(events.is_final(true), is_final, "{stream}");
+                assert_eq!(events.is_final(0, true), is_final, "{stream}");
             }
         });
     }

@@ -4,6 +4,7 @@ use proptest::collection::vec;
 use proptest::prelude::*;
 use proptest::sample::{Index, select};
 use serde_json::Value;
+use std::ops::Range;
 
 const KEYS: [&str; 9] = ["usage", "total_tokens", "a", "b", "", "é", "a/~b", "0", "😀\"\\"];
 
@@ -62,19 +63,25 @@ fn text(letters: impl Strategy<Value = impl Into<String>>) -> impl Strategy<Valu
 
 /// A document with a pointer, which mostly leads to a value of the document.
 pub fn with_pointer() -> impl Strategy<Value = (String, String)> {
+    with_pointers(1..2).prop_map(|(document, mut pointers)| (document, pointers.remove(0)))
+}
+
+/// A document with several pointers, which mostly lead to values of the document.
+pub fn with_pointers(count: Range<usize>) -> impl Strategy<Value = (String, Vec<String>)> {
     let names = vec(select([&KEYS[..], &["1", "2", "00", "-"]].concat()), 0..4);
     let any_pointer = names.prop_map(|names| names.iter().map(|name| step(name)).collect::<String>());
-    (document(), select(vec![true, false, false, false]), any_pointer, any::<Index>()).prop_map(
-        |(document, is_any, any_pointer, index)| {
-            let mut pointers = Vec::new();
-            if let Ok(value) = serde_json::from_str(&document) {
-                list_pointers(&value, String::new(), &mut pointers);
-            }
-            let pointer =
-                if is_any || pointers.is_empty() { any_pointer } else { index.get(&pointers).clone() };
-            (document, pointer)
-        },
-    )
+    let choice = (select(vec![true, false, false, false]), any_pointer, any::<Index>());
+    (document(), vec(choice, count)).prop_map(|(document, choices)| {
+        let mut pointers = Vec::new();
+        if let Ok(value) = serde_json::from_str(&document) {
+            list_pointers(&value, String::new(), &mut pointers);
+        }
+        let choose = |(is_any, any_pointer, index): (bool, String, Index)| {
+            if is_any || pointers.is_empty() { any_pointer } else { index.get(&pointers).clone() }
+        };
+        let chosen = choices.into_iter().map(choose).collect();
+        (document, chosen)
+    })
 }
 
 fn step(name: &str) -> String {
@@ -111,6 +118,12 @@ pub fn malformed() -> impl Strategy<Value = (Vec<u8>, String)> {
 
 /// An event stream with a pointer into its documents.
 pub fn stream() -> impl Strategy<Value = (Vec<u8>, String)> {
+    (stream_with_pointers(), any::<Index>())
+        .prop_map(|((stream, pointers), index)| (stream, index.get(&pointers).clone()))
+}
+
+/// An event stream with pointers into its documents.
+pub fn stream_with_pointers() -> impl Strategy<Value = (Vec<u8>, Vec<String>)> {
     let fixed = select(vec![
         "data: [DONE]",
         ": ping",
@@ -139,17 +152,14 @@ pub fn stream() -> impl Strategy<Value = (Vec<u8>, String)> {
         1 => event,
     ];
     let end = select(vec!["\n", "\r\n", "\r"]);
-    (vec((lines, end, 0..3_usize), 1..8), any::<Index>(), any::<bool>()).prop_map(
-        |(parts, index, has_mark)| {
-            let mut stream = String::from(if has_mark { "\u{feff}" } else { "" });
-            for ((lines, _), end, empty) in &parts {
-                lines.iter().for_each(|line| stream = [stream.as_str(), line, end].concat());
-                stream += &end.repeat(*empty);
-            }
-            let ((_, pointer), _, _) = index.get(&parts);
-            (stream.into_bytes(), pointer.clone())
-        },
-    )
+    (vec((lines, end, 0..3_usize), 1..8), any::<bool>()).prop_map(|(parts, has_mark)| {
+        let mut stream = String::from(if has_mark { "\u{feff}" } else { "" });
+        for ((lines, _), end, empty) in &parts {
+            lines.iter().for_each(|line| stream = [stream.as_str(), line, end].concat());
+            stream += &end.repeat(*empty);
+        }
+        (stream.into_bytes(), parts.into_iter().map(|((_, pointer), ..)| pointer).collect())
+    })
 }
 
 /// Lines of data with this document. White space before a line's text has to be kept.

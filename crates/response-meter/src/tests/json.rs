@@ -1,9 +1,9 @@
-//! `JsonNumber`: one document.
+//! `JsonNumbers`: one document.
 
 use super::generate::{malformed, sizes, with_pointer};
 use super::model::number_in;
-use super::{cases, chunks, for_every_cut, read_json};
-use crate::{JsonNumber, Pointer};
+use super::{cases, chunks, for_every_cut, one, read_json};
+use crate::{JsonNumbers, Pointer};
 use proptest::prelude::*;
 use serde_json::Value;
 use std::cell::Cell;
@@ -197,9 +197,9 @@ proptest! {
         (document, pointer) in with_pointer(), end: prop::sample::Index, sizes in sizes(),
     ) {
         let read = |bytes: &[u8]| {
-            let mut json = JsonNumber::new(&Pointer::parse(&pointer).unwrap());
+            let mut json = JsonNumbers::new(&one(&pointer));
             chunks(bytes, &sizes).into_iter().for_each(|chunk| json.push(chunk));
-            (json.value(), json.is_final(false), json.is_final(true))
+            (json.value(0), json.is_final(0, false), json.is_final(0, true))
         };
         if let Ok(tree) = serde_json::from_str::<Value>(&document) {
             let (value, _, is_final) = read(document.as_bytes());

@@ -2,8 +2,8 @@
 
 use super::generate::{sizes, with_pointer};
 use super::model::number_in;
-use super::{cases, chunks, read_json};
-use crate::{Meter, Pointer, ResponseHead, event_stream, json_number};
+use super::{cases, chunks, one, read_json};
+use crate::{Meter, ResponseHead, event_stream, json_numbers};
 use proptest::prelude::*;
 
 const JSON: &[u8] = br#"{"n":1}"#;
@@ -13,7 +13,7 @@ const HEAD: ResponseHead =
     ResponseHead { status: 200, content_type: b"application/json", content_encoding: b"" };
 
 fn meter(pointer: &str, head: ResponseHead, limit: usize) -> Meter {
-    Meter::new(&Pointer::parse(pointer).unwrap(), head, limit)
+    Meter::new(&one(pointer), head, limit)
 }
 
 /// The number of a body with these headers, and whether it is that of the response, which has
@@ -22,7 +22,7 @@ fn read_as(status: u16, content_type: &str, encoding: &str, body: &[u8]) -> (Opt
     let (content_type, content_encoding) = (content_type.as_bytes(), encoding.as_bytes());
     let mut meter = meter("/n", ResponseHead { status, content_type, content_encoding }, 1_000);
     meter.push(body);
-    (meter.value(), meter.is_final(true))
+    (meter.value(0), meter.is_final(0, true))
 }
 
 #[test]
@@ -105,25 +105,25 @@ fn a_response_that_has_not_ended_may_have_a_number() {
     ] {
         let mut meter = meter("/n", ResponseHead { content_type: content_type.as_bytes(), ..HEAD }, 1_000);
         meter.push(body);
-        assert_eq!(meter.is_final(false), ends_early, "{content_type}");
+        assert_eq!(meter.is_final(0, false), ends_early, "{content_type}");
     }
     let mut lost = meter("/n", ResponseHead { content_type: b"text/event-stream", ..HEAD }, 1_000);
     lost.push(EVENTS);
     lost.lose();
     lost.push(EVENTS);
-    assert!(!lost.is_final(true), "a part is missing");
+    assert!(!lost.is_final(0, true), "a part is missing");
     let mut lost = meter("/n", HEAD, 1_000);
     lost.push(b"{");
     lost.lose();
     lost.push(br#""m":1}"#);
-    assert!(!lost.is_final(true), "a part is missing");
+    assert!(!lost.is_final(0, true), "a part is missing");
 }
 
 /// The meter's value for a JSON body, and whether the meter is done.
 fn read_within(limit: usize, body: &[u8], pointer: &str, sizes: &[usize]) -> (Option<u64>, bool) {
     let mut meter = meter(pointer, HEAD, limit);
     chunks(body, sizes).into_iter().for_each(|chunk| meter.push(chunk));
-    (meter.value(), meter.is_done())
+    (meter.value(0), meter.is_done())
 }
 
 #[test]
@@ -146,15 +146,18 @@ fn an_event_stream_has_no_limit() {
         meter.push(b"data: {\"text\":\"more\"}\n\n");
     }
     meter.push(EVENTS);
-    assert_eq!((meter.value(), meter.is_done()), (Some(2), false));
+    assert_eq!((meter.value(0), meter.is_done()), (Some(2), false));
 }
 
-/// A `Copy` type owns no memory, so the size of the meter is all that a response costs.
+/// A `Copy` type owns no memory, so the size of the meter, and of these for each pointer, is all
+/// that a response costs.
 #[test]
 fn memory_is_constant() {
     fn is_copy<T: Copy>() {}
-    is_copy::<json_number::State>();
+    is_copy::<json_numbers::State>();
     is_copy::<event_stream::State>();
+    is_copy::<(json_numbers::Cursor, event_stream::Past)>();
+    assert!(size_of::<(json_numbers::Cursor, event_stream::Past)>() <= 96);
     assert!(size_of::<Meter>() <= 192, "{} bytes", size_of::<Meter>());
 }
 
@@ -173,7 +176,7 @@ proptest! {
         prop_assert_eq!(read_within(limit, body, &pointer, &sizes).0, number_in(&cut, &pointer));
         let mut meter = meter(&pointer, HEAD, limit);
         meter.push(body);
-        prop_assert_eq!(meter.is_final(true), meter.value().is_some(), "nothing is known of the rest");
+        prop_assert_eq!(meter.is_final(0, true), meter.value(0).is_some(), "nothing is known of the rest");
     }
 
     #[test]
@@ -183,9 +186,9 @@ proptest! {
         let mut meter = meter(&pointer, HEAD, 1_000_000);
         meter.push(&document.as_bytes()[..at.index(document.len() + 1)]);
         if meter.is_done() {
-            let before = (meter.value(), meter.is_final(true));
+            let before = (meter.value(0), meter.is_final(0, true));
             meter.push(more.as_bytes());
-            prop_assert_eq!((meter.value(), meter.is_final(true)), before);
+            prop_assert_eq!((meter.value(0), meter.is_final(0, true)), before);
         }
     }
 }
