@@ -24,12 +24,14 @@
 //! ```
 //!
 //! A client must not be able to hide a number, so a reader tells a response without a number from
-//! one whose number it could not read: its value is not final.
+//! one whose number it could not read: its value is not final. [`JsonValues`] reads a request's body
+//! in the same way, but for several values of a document that has to be beyond doubt.
 #![forbid(unsafe_code)]
 #![cfg_attr(test, allow(clippy::arithmetic_side_effects, clippy::string_slice, clippy::unreachable))]
 
 mod event_stream;
 mod json_number;
+mod json_values;
 mod key;
 mod meter;
 mod number;
@@ -37,6 +39,7 @@ mod pointer;
 
 pub use event_stream::EventStream;
 pub use json_number::JsonNumber;
+pub use json_values::{JsonValue, JsonValues};
 pub use meter::{Meter, ResponseHead};
 pub use pointer::Pointer;
 

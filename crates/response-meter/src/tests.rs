@@ -6,6 +6,8 @@ mod json;
 mod meter;
 mod model;
 mod numbers;
+mod values;
+mod values_model;
 
 use crate::{EventStream, JsonNumber, Pointer};
 use proptest::prelude::ProptestConfig;
