@@ -147,13 +147,18 @@ impl JsonValues {
     }
 
     /// Whether a body with these headers is a JSON document in UTF-8 that can be read:
-    /// `application/json` or `application/*+json` in any case, without a `charset` other than UTF-8
-    /// and ASCII, and not encoded. Each is the value of its header; empty if there is none.
+    /// `application/json` or `application/*+json` in any case, but none of gRPC's or Connect's
+    /// streams, without a `charset` other than UTF-8 and ASCII, and not encoded. Each is the value
+    /// of its header; empty if there is none.
     #[must_use]
     pub fn can_read(content_type: &[u8], content_encoding: &[u8]) -> bool {
         let mut fields = content_type.split(|byte| *byte == b';').map(<[u8]>::trim_ascii);
         let encoding = content_encoding.trim_ascii();
-        is_json(fields.next().unwrap_or_default())
+        let media_type = fields.next().unwrap_or_default();
+        let subtype = media_type.get(b"application/".len()..).unwrap_or_default().to_ascii_lowercase();
+        let is_stream = subtype.starts_with(b"grpc") || subtype.starts_with(b"connect+");
+        is_json(media_type)
+            && !is_stream
             && fields.all(is_harmless)
             && (encoding.is_empty() || encoding.eq_ignore_ascii_case(b"identity"))
     }

@@ -202,7 +202,8 @@ fn the_headers_say_whether_a_body_can_be_read() {
         ("application/json", "gzip", false),
         ("application/json,text/plain", "", false),
         ("text/json", "", false),
-        ("application/grpc+proto", "", false),
+        ("application/grpc+json", "", false),
+        ("application/Connect+json", "", false),
         ("", "", false),
     ] {
         let found = JsonValues::can_read(content_type.as_bytes(), encoding.as_bytes());
