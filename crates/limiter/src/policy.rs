@@ -507,6 +507,7 @@ impl Policy {
     /// Returns whether the request has a high priority: a limit of high priority applies in every
     /// reading of the path and by every line of a header. If no rule has headroom, no request has a
     /// high priority.
+    #[inline(never)]
     pub(crate) fn applicable(
         &self,
         request: &Request,

@@ -517,14 +517,23 @@ fn is_harmless(parameter: &[u8]) -> bool {
     !has_charset || matches!(value, b"utf-8" | b"utf8" | b"us-ascii")
 }
 
-/// Whether a parser that ignores case may take the key for this name. Two letters beyond ASCII
-/// become ASCII in lower case or upper case.
+/// Whether a parser that ignores case may take the key for this name.
 fn is_alike(key: &[u8], name: &[u8]) -> bool {
-    let folded = |bytes: &[u8]| {
-        let text = String::from_utf8_lossy(bytes).replace('\u{17f}', "s").replace('\u{212a}', "k");
-        text.to_ascii_lowercase()
-    };
-    // Most keys differ from the name in their length, which folding changes by two for each letter.
-    let may_be = key.len() >= name.len() || name.iter().any(|byte| *byte >= 0x80);
-    may_be && (key.eq_ignore_ascii_case(name) || !key.is_ascii() && folded(key) == folded(name))
+    key.eq_ignore_ascii_case(name) || !(key.is_ascii() && name.is_ascii()) && folded(key) == folded(name)
+}
+
+/// The text in lower case. Two letters beyond ASCII, ſ and the sign for Kelvin, become ASCII in
+/// another case.
+fn folded(mut text: &[u8]) -> Vec<u8> {
+    let mut lower = Vec::new();
+    while let Some((first, rest)) = text.split_first() {
+        let (letter, behind) = match text {
+            [0xc5, 0xbf, behind @ ..] => (b's', behind),
+            [0xe2, 0x84, 0xaa, behind @ ..] => (b'k', behind),
+            _ => (first.to_ascii_lowercase(), rest),
+        };
+        lower.push(letter);
+        text = behind;
+    }
+    lower
 }

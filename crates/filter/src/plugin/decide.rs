@@ -20,6 +20,7 @@ impl<H: Host> Plugin<H> {
     /// another decision, which no host does; the request then passes.
     /// `ends`: whether the request ends with its headers. `body`: the values of the parts of its
     /// body, `None` if it was not read.
+    #[inline(never)]
     pub(crate) fn decide(&self, ends: bool, body: Option<&[JsonValue]>) -> Option<Decided<H>> {
         let policy = &self.configuration.policy;
         self.remove_forged_marks();
