@@ -22,7 +22,8 @@ pub(super) struct BodyParts {
     /// The texts of the pointers, as in the policy's parts.
     texts: Vec<Box<str>>,
     pointers: Vec<Pointer>,
-    max: usize,
+    /// The longest body in bytes that is read.
+    max: u64,
 }
 
 /// Reads the body of one request.
@@ -38,17 +39,16 @@ pub(super) struct BodyReader {
 impl BodyParts {
     /// `None` if no limit needs a part of the body.
     pub(super) fn new(configuration: &Configuration) -> Option<BodyParts> {
-        let pointers = configuration.policy.body_pointers();
-        let parsed: Vec<(Box<str>, Pointer)> =
-            pointers.filter_map(|text| Some((text.into(), Pointer::parse(text).ok()?))).collect();
-        debug_assert_eq!(
-            parsed.len(),
-            configuration.policy.body_pointers().count(),
-            "a pointer that the configuration refuses"
-        );
-        let (texts, pointers): (Vec<_>, Vec<_>) = parsed.into_iter().unzip();
-        let max = usize::try_from(configuration.request_body.max).unwrap_or(usize::MAX);
-        (!texts.is_empty()).then_some(BodyParts { texts, pointers, max })
+        let (mut texts, mut pointers) = (Vec::new(), Vec::new());
+        for text in configuration.policy.body_pointers() {
+            let pointer = Pointer::parse(text);
+            debug_assert!(pointer.is_ok(), "a pointer that the configuration refuses");
+            if let Ok(pointer) = pointer {
+                texts.push(text.into());
+                pointers.push(pointer);
+            }
+        }
+        (!texts.is_empty()).then_some(BodyParts { texts, pointers, max: configuration.request_body.max })
     }
 
     /// A reader for the body of the effective stream's request, which does not end with its
@@ -60,18 +60,19 @@ impl BodyParts {
         policy: &Policy,
         source: impl FnOnce() -> H::Request,
     ) -> Option<BodyReader> {
-        let header = |name: &[u8]| host.request_header(name);
-        let value = |name: &[u8]| header(name).unwrap_or_default();
-        let length = header(b"content-length")
-            .map_or(Some(0), |length| std::str::from_utf8(&length).ok()?.trim().parse::<usize>().ok());
-        let can_read = JsonValues::can_read(&value(b"content-type"), &value(b"content-encoding"))
-            && length.is_some_and(|length| length <= self.max)
-            && header(b"upgrade").is_none()
-            && header(b"expect").is_none()
-            && value(b":method") != b"CONNECT";
-        let is_needed = can_read && policy.needs_body(&policy.request(&source()));
-        let values = || Some(JsonValues::new(&self.pointers));
-        is_needed.then(|| BodyReader { values: values(), left: self.max, has_begun: false })
+        let value = |name: &str| host.request_header(name.as_bytes()).unwrap_or_default();
+        let length = value("content-length");
+        let declared = || str::from_utf8(&length).ok()?.trim().parse().ok();
+        let can_read = JsonValues::can_read(&value("content-type"), &value("content-encoding"))
+            && (length.is_empty() || declared().is_some_and(|length: u64| length <= self.max))
+            && ["upgrade", "expect"].iter().all(|name| value(name).is_empty())
+            && value(":method") != b"CONNECT";
+        if !can_read || !policy.needs_body(&policy.request(&source())) {
+            return None;
+        }
+        let values = JsonValues::new(&self.pointers);
+        let left = usize::try_from(self.max).unwrap_or(usize::MAX);
+        Some(BodyReader { values: Some(values), left, has_begun: false })
     }
 
     /// The request whose body has these values; none if it has no body.

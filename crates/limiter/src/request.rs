@@ -206,9 +206,13 @@ impl Part {
     /// The value at this JSON pointer of 1 to 64 names and at most 1,024 bytes.
     #[must_use]
     pub fn request_json(pointer: &str) -> Option<Part> {
-        let is_escaped = pointer.split('~').skip(1).all(|after| after.starts_with(['0', '1']));
-        let is_short = pointer.len() <= MAX_POINTER_BYTES && pointer.matches('/').count() <= MAX_NAMES;
-        let is_pointer = pointer.starts_with('/') && is_escaped && is_short;
+        let bytes = pointer.as_bytes();
+        let is_escape = |behind: &[u8]| matches!(behind, [b'0' | b'1', ..]);
+        let names = bytes.iter().filter(|byte| **byte == b'/').count();
+        let is_pointer = bytes.first() == Some(&b'/')
+            && bytes.len() <= MAX_POINTER_BYTES
+            && names <= MAX_NAMES
+            && bytes.split(|byte| *byte == b'~').skip(1).all(is_escape);
         is_pointer.then(|| Part::RequestJson(pointer.into()))
     }
 

@@ -148,19 +148,19 @@ impl JsonValues {
 
     /// Whether a body with these headers is a JSON document in UTF-8 that can be read:
     /// `application/json` or `application/*+json` in any case, but none of gRPC's or Connect's
-    /// streams, without a `charset` other than UTF-8 and ASCII, and not encoded. Each is the value
-    /// of its header; empty if there is none.
+    /// streams, with no parameters around a `charset`, which is UTF-8 or ASCII, and not encoded.
+    /// Each is the value of its header; empty if there is none.
     #[must_use]
     pub fn can_read(content_type: &[u8], content_encoding: &[u8]) -> bool {
-        let mut fields = content_type.split(|byte| *byte == b';').map(<[u8]>::trim_ascii);
+        let content_type = content_type.to_ascii_lowercase();
+        let end = content_type.iter().position(|byte| *byte == b';').unwrap_or(content_type.len());
+        let (media_type, parameters) = content_type.split_at_checked(end).unwrap_or_default();
+        let media_type = media_type.trim_ascii();
+        let is_stream =
+            media_type.starts_with(b"application/grpc") || media_type.starts_with(b"application/connect+");
         let encoding = content_encoding.trim_ascii();
-        let media_type = fields.next().unwrap_or_default();
-        let subtype = media_type.get(b"application/".len()..).unwrap_or_default().to_ascii_lowercase();
-        let is_stream = subtype.starts_with(b"grpc") || subtype.starts_with(b"connect+");
-        is_json(media_type)
-            && !is_stream
-            && fields.all(is_harmless)
-            && (encoding.is_empty() || encoding.eq_ignore_ascii_case(b"identity"))
+        let is_encoded = !encoding.is_empty() && !encoding.eq_ignore_ascii_case(b"identity");
+        is_json(media_type) && !is_stream && !is_encoded && are_harmless(parameters)
     }
 
     /// Reads the next bytes of the document.
@@ -283,7 +283,7 @@ impl JsonValues {
     /// Finds the pointers that lead to the current element of the innermost list.
     fn find_element(&mut self) {
         if let Some(Open { hits, index, .. }) = self.open.last().copied() {
-            self.hits = self.matching(hits, |name| name.index == Some(index));
+            self.hits = self.matching(hits, &|name| name.index == Some(index));
         }
     }
 
@@ -299,15 +299,22 @@ impl JsonValues {
         self.end_value();
     }
 
-    /// The pointers of `hits` that end at the current value.
+    /// The pointers that end at the current value.
     fn ending(&self) -> u64 {
-        if self.hits == 0 {
-            return 0;
-        }
         let depth = self.open.len();
-        self.pointers_of(self.hits)
-            .filter(|(_, names)| names.len() == depth)
-            .fold(0, |all, (bit, _)| all | bit)
+        self.pointers(self.hits, &|names| names.len() == depth)
+    }
+
+    /// The pointers of `among` whose names pass `test`.
+    fn pointers(&self, among: u64, test: &dyn Fn(&[Name]) -> bool) -> u64 {
+        let (mut found, mut bit) = (0, u64::from(among != 0));
+        for pointer in &self.pointers {
+            if among & bit != 0 && test(pointer.names()) {
+                found |= bit;
+            }
+            bit = bit.wrapping_shl(1);
+        }
+        found
     }
 
     fn set(&mut self, pointers: u64, value: &JsonValue) {
@@ -320,19 +327,10 @@ impl JsonValues {
         }
     }
 
-    /// The bits and the names of these pointers.
-    fn pointers_of(&self, pointers: u64) -> impl Iterator<Item = (u64, &[Name])> {
-        let bits = std::iter::successors(Some(1_u64), |bit| Some(bit.wrapping_shl(1)));
-        bits.zip(&self.pointers)
-            .filter(move |(bit, _)| pointers & bit != 0)
-            .map(|(bit, pointer)| (bit, pointer.names()))
-    }
-
-    /// The pointers of `hits` whose name in the innermost object or list fulfils `test`.
-    fn matching(&self, hits: u64, test: impl Fn(&Name) -> bool) -> u64 {
-        let Some(depth) = self.open.len().checked_sub(1).filter(|_| hits != 0) else { return 0 };
-        let has = |names: &[Name]| names.get(depth).is_some_and(&test);
-        self.pointers_of(hits).filter(|(_, names)| has(names)).fold(0, |all, (bit, _)| all | bit)
+    /// The pointers of `among` whose name in the innermost object or list passes `test`.
+    fn matching(&self, among: u64, test: &dyn Fn(&Name) -> bool) -> u64 {
+        let depth = self.open.len().checked_sub(1);
+        self.pointers(among, &|names| depth.and_then(|depth| names.get(depth)).is_some_and(test))
     }
 
     fn begin_text(&mut self, is_key: bool) -> Next {
@@ -419,8 +417,8 @@ impl JsonValues {
         };
         // A key that is too long equals no name of a pointer that is not.
         let is_alike = |name: &Name| !key.is_unreadable && is_alike(&key.bytes, &name.key);
-        let alike = self.matching(hits, is_alike);
-        self.hits = self.matching(alike, |name| *name.key == *key.bytes);
+        let alike = self.matching(hits, &is_alike);
+        self.hits = self.matching(alike, &|name| *name.key == *key.bytes);
         if alike != self.hits || seen & alike != 0 {
             self.next = Next::Failed;
         }
@@ -508,13 +506,12 @@ impl Tail {
     }
 }
 
-/// Whether a parameter of the media type lets the text be read as UTF-8.
-fn is_harmless(parameter: &[u8]) -> bool {
-    let lower = parameter.to_ascii_lowercase();
-    let has_charset = lower.windows(b"charset".len()).any(|window| window == b"charset");
-    let value = lower.strip_prefix(b"charset=").unwrap_or_default();
-    let value = value.strip_prefix(b"\"").and_then(|value| value.strip_suffix(b"\"")).unwrap_or(value);
-    !has_charset || matches!(value, b"utf-8" | b"utf8" | b"us-ascii")
+/// Whether the parameters of a media type, in lower case, let the text be read as UTF-8.
+fn are_harmless(parameters: &[u8]) -> bool {
+    match parameters.trim_ascii_start() {
+        b";charset=utf-8" | b"; charset=utf-8" | b"; charset=\"utf-8\"" | b"; charset=us-ascii" => true,
+        _ => !parameters.windows(b"charset".len()).any(|window| window == b"charset"),
+    }
 }
 
 /// Whether a parser that ignores case may take the key for this name.

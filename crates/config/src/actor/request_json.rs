@@ -33,16 +33,10 @@ mod tests {
 
     #[test]
     fn a_pointer_that_leads_nowhere_is_refused() {
-        for pointer in ["", "model", "/a~2", "/a~"] {
-            assert_eq!(
-                testing::mistakes(&format!(r#"{{"request_json": "{pointer}"}}"#)),
-                [format!("request_json: expected a JSON pointer such as `/model`, found `{pointer}`")]
-            );
+        for pointer in ["", "model", "/a~2", "/a~", &"/".repeat(65)] {
+            let found = testing::mistakes(&format!(r#"{{"request_json": "{pointer}"}}"#)).concat();
+            let expected = "request_json: expected a JSON pointer such as `/model` of at most 64 names";
+            assert!(found.starts_with(expected), "{found}");
         }
-        let long = "/".repeat(65);
-        assert_eq!(
-            testing::mistakes(&format!(r#"{{"request_json": "{long}"}}"#)),
-            ["request_json: a JSON pointer has at most 64 names and 1024 bytes"]
-        );
     }
 }

@@ -86,7 +86,9 @@ mod tests {
         );
         assert_eq!(
             mistakes(&KIND, r#"{"model": "small"}"#),
-            ["model: expected a JSON pointer such as `/model`, found `model`"]
+            [
+                "model: expected a JSON pointer such as `/model` of at most 64 names and 1024 bytes, found `model`"
+            ]
         );
     }
 }

@@ -22,11 +22,10 @@ use crate::actor::NamedActor;
 use crate::adapt::Adaptive;
 use crate::algorithm::Algorithm;
 use crate::cells::table::{Hasher, Table};
-use crate::matcher::Matcher;
 use crate::matcher::pattern::Pattern;
 use crate::matcher::tree::Tree;
+use crate::request::Part;
 use crate::request::protocol::ProtocolParts;
-use crate::request::{Part, REQUEST_JSON};
 use diana_base::map::KeySet;
 use diana_base::sort;
 use std::ops::Range;
@@ -89,19 +88,11 @@ impl Draft {
                 let names = rule.names(&canonical_form, plan.as_ref(), cost);
                 (rule, names)
             };
+            let reads_body = limit.reads_body(&parts);
             let rules = limit.rules.into_iter().map(named).collect();
-            let first_rule = builder.rules.len();
             let (groups, global_groups) = builder.groups(&canonical_form, rules);
             let LimitDraft { conditions, exclusive, high_priority, .. } = limit;
             let is_cacheable = Limit::is_cacheable(&groups, &global_groups);
-            let global = global_groups.iter().map(|global| &global.group);
-            let mut actors = groups.iter().chain(global).flat_map(|group| &group.actors);
-            let mut costs = builder.rules.iter().skip(first_rule).filter_map(|rule| rule.varying.as_ref());
-            let is_of_body =
-                |condition: &Box<dyn Matcher>| condition.canonical_form(&parts).starts_with(REQUEST_JSON);
-            let reads_body = conditions.iter().any(is_of_body)
-                || actors.any(NamedActor::reads_body)
-                || costs.any(|cost| cost.reads_body(&parts));
             compiled.push(Limit {
                 conditions,
                 exclusive,

@@ -194,7 +194,9 @@ fn the_headers_say_whether_a_body_can_be_read() {
     for (content_type, encoding, expected) in [
         ("application/json", "", true),
         ("Application/JSON ; Charset=\"UTF-8\"", " Identity", true),
-        ("application/problem+json;charset=utf8;q=1", "", true),
+        ("application/problem+json;charset=utf-8", "", true),
+        ("application/json;q=1; profile=x", "", true),
+        ("application/json;charset=utf-8;q=1", "", false),
         ("application/json; charset=us-ascii", "", true),
         ("application/json; charset=utf-7", "", false),
         ("application/json; charset=utf-8; charset=utf-16", "", false),
