@@ -23,6 +23,7 @@ use diana_limiter::request::HeaderLines;
 use diana_limiter::request::pairs::Pairs;
 use diana_response::Refusal;
 
+const REQUEST_BODY: u32 = 0;
 const RESPONSE_BODY: u32 = 1;
 const CALL_BODY: u32 = 4;
 const PLUGIN_CONFIGURATION: u32 = 7;
@@ -150,6 +151,13 @@ impl Host for ProxyWasm {
 
     fn replace_response_header(self, name: &str, value: &str) {
         calls::replace_header(RESPONSE_HEADERS, name, value);
+    }
+
+    const MISSING_BODIES: &'static str = "the plugin's configuration in Envoy probably lacks \
+        `allow_on_headers_stop_iteration: true`, or clients are slow";
+
+    fn request_body(self, start: usize, size: usize) -> Option<Vec<u8>> {
+        calls::buffer(REQUEST_BODY, start, size)
     }
 
     fn response_body(self, start: usize, size: usize) -> Option<Vec<u8>> {

@@ -107,6 +107,7 @@ impl Source for HostRequest {
             }
             Part::Property(path) => HeaderLines::One(self.property(id, || path.join("\0"))),
             Part::BodySize => self.body_size(id),
+            Part::RequestJson(_) => HeaderLines::Unread,
         }
     }
 

@@ -62,6 +62,18 @@ impl Module {
         (!stream.is_null()).then(|| unsafe { Reader::new(self.vm.envoy, stream) })
     }
 
+    /// Up to `size` bytes of the part of a body that has just arrived, from `start`.
+    fn body(self, body: u32, start: usize, size: usize) -> Option<Vec<u8>> {
+        let (mut skip, mut bytes) = (start, Vec::new());
+        for chunk in self.reader()?.body(body) {
+            let (skipped, room) = (skip.min(chunk.len()), size.saturating_sub(bytes.len()));
+            skip = skip.saturating_sub(skipped);
+            let rest = chunk.get(skipped..).unwrap_or_default();
+            bytes.extend_from_slice(rest.get(..room).unwrap_or(rest));
+        }
+        (!bytes.is_empty()).then_some(bytes)
+    }
+
     /// Sets a header of the effective stream, or removes it if `value` is none.
     fn set_header(self, map: u32, name: &str, value: Bytes) {
         let (stream, set) = (self.context().stream, self.vm.envoy.http_set_header);
@@ -194,15 +206,12 @@ impl Host for Module {
         }
     }
 
+    fn request_body(self, start: usize, size: usize) -> Option<Vec<u8>> {
+        self.body(body::RECEIVED_REQUEST, start, size)
+    }
+
     fn response_body(self, start: usize, size: usize) -> Option<Vec<u8>> {
-        let (mut skip, mut bytes) = (start, Vec::new());
-        for chunk in self.reader()?.body(body::RECEIVED_RESPONSE) {
-            let (skipped, room) = (skip.min(chunk.len()), size.saturating_sub(bytes.len()));
-            skip = skip.saturating_sub(skipped);
-            let rest = chunk.get(skipped..).unwrap_or_default();
-            bytes.extend_from_slice(rest.get(..room).unwrap_or(rest));
-        }
-        (!bytes.is_empty()).then_some(bytes)
+        self.body(body::RECEIVED_RESPONSE, start, size)
     }
 
     /// The span of the stream, if there is one, gets the attribute as a tag, too.

@@ -84,6 +84,7 @@ impl Source for EnvoyRequest {
             Part::Address => HeaderLines::One(reader.text(attribute::SOURCE_ADDRESS)),
             Part::Property(path) => HeaderLines::One(self.property(reader, id, path)),
             Part::BodySize => self.body_size(reader, id),
+            Part::RequestJson(_) => HeaderLines::Unread,
         }
     }
 

@@ -52,7 +52,7 @@ pub(crate) fn variable(part: &Part) -> Option<String> {
         Part::Host => Some("ngx\0host".into()),
         Part::Header(name) => Some(["ngx\0http_", &name.replace('-', "_")].concat()),
         Part::BodySize => Some("ngx\0http_content_length".into()),
-        Part::Address | Part::Property(_) => None,
+        Part::Address | Part::Property(_) | Part::RequestJson(_) => None,
     }
 }
 

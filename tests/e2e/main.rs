@@ -58,6 +58,7 @@ mod redis_cluster;
 mod redis_upstream;
 mod remote;
 mod replay;
+mod request_bodies;
 mod reverted;
 mod routes;
 mod runbook;

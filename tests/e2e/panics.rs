@@ -18,7 +18,13 @@ fn limits(on_error: &str) -> Value {
     let local = |name: &str| json!({"name": name, "actor": "user", "algo": "W", "rpu": 3, "unit": "7d"});
     both["rules"].as_array_mut().unwrap().push(local("beside"));
     let queue = json!({"name": "queue", "algo": "LB", "rpu": 2, "unit": "second", "queue": 9});
-    json!([both, {"url": "=/local", "rules": [local("local")]}, {"url": "=/queue", "rules": [queue]}])
+    let of_body = json!({"name": "body", "algo": "W", "rpu": 9, "unit": "7d", "cost": {"request_json": "/n", "max": 9}});
+    json!([
+        both,
+        {"url": "=/local", "rules": [local("local")]},
+        {"url": "=/queue", "rules": [queue]},
+        {"url": "=/body", "rules": [of_body]},
+    ])
 }
 
 fn ask(gateway: &Gateway, path: &str, place: Option<&str>) -> Response {
@@ -53,12 +59,18 @@ fn after_panics(on_error: &str, status: u16) {
     assert_eq!(ask(gateway, "/queue", Some("tick")).status, 200, "the timer does not lose the request");
     assert_eq!(ask(gateway, "/queue", Some("response")).status, 200);
 
+    // The request waits for its body, and no rule of this path says `on_error`.
+    let json = [("content-type", "application/json"), (HEADER, "body")];
+    let post = || gateway.request("POST", "/body", &json[..1], br#"{"n": 9}"#).unwrap();
+    assert_eq!(gateway.request("POST", "/body", &json, br#"{"n": 9}"#).unwrap().text(), post().text());
+    assert_eq!(post().status, 429, "the request that panicked is not counted");
+
     assert_limited(gateway, "/both");
     assert_limited(gateway, "/local");
     assert!(ask(gateway, "/both", None).header("ratelimit").is_some());
     let stats = gateway.stats().unwrap();
     // A request that cannot be read panics twice.
-    assert_eq!(stats.sum("diana_panics", &[]), 2 + 2 * 2 + 2);
+    assert_eq!(stats.sum("diana_panics", &[]), 2 + 2 * 2 + 2 + 1);
     assert_eq!(stats.value("diana_waiting_requests", &[]), Some(0.0));
     assert!(gateway.alive() && gateway.log_contains("a test wants it"));
 }

@@ -77,6 +77,24 @@ fn each_key_of_a_routes_document_replaces_the_listeners() {
     assert_eq!(panics(&gateway), 0);
 }
 
+/// Only requests on the route wait for their bodies, by the route's own `request_body`.
+#[test]
+fn a_route_may_need_parts_of_bodies() {
+    let listener =
+        json!({"limits": [limit("everywhere", 9)], "actors": {"model": {"request_json": "/model"}}});
+    let model = json!({"name": "model", "actor": "model", "missing": "deny", "rpu": 1, "unit": "day"});
+    let document = json!({"request_body": {"max": 20}, "limits": [{"url": "/", "rules": [model]}]});
+    let gateway = start(listener, vec![route("/chat", document)]);
+    let post = |path: &str, body: &str| {
+        let headers = [("content-type", "application/json"), ("x-user-id", "ann")];
+        gateway.request("POST", path, &headers, body.as_bytes()).unwrap().status
+    };
+    let (small, large) = (r#"{"model":"small"}"#, r#"{"model":"very large"}"#);
+    assert_eq!([post("/chat", small), post("/chat", small), post("/chat", large)], [200, 429, 429]);
+    assert_eq!([post("/", small), post("/", small)], [200; 2]);
+    assert_eq!(panics(&gateway), 0);
+}
+
 /// A name is an identity: equal numbers do not make two rules one.
 #[test]
 fn rules_of_different_names_on_two_routes_share_no_count() {

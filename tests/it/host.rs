@@ -29,6 +29,7 @@ mod reloads;
 mod remote;
 pub mod replay;
 mod request;
+mod request_bodies;
 mod reservations;
 mod scripts;
 mod settlement;

@@ -63,6 +63,8 @@ fn slot(part: &Part) -> Slot {
         Part::Header(name) => Slot::Header(name.clone()),
         Part::Property(path) => attribute(path),
         Part::BodySize => Slot::Header(CONTENT_LENGTH.into()),
+        // No log has a column with such a name.
+        Part::RequestJson(pointer) => Slot::Attribute(pointer.clone()),
     }
 }
 
@@ -133,6 +135,9 @@ pub fn assumptions(policy: &Policy, slots: &Slots, known: &Known, counts_address
             }
             Part::BodySize if known.received => {
                 "The log has no `content-length`: the replay uses the bytes received as the declared size.".into()
+            }
+            Part::RequestJson(pointer) => {
+                format!("The log has no bodies of requests: `{pointer}` of each body counts as absent.")
             }
             Part::BodySize => {
                 "The log has no body sizes: the size of each body counts as unknown.".into()

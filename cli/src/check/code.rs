@@ -92,6 +92,7 @@ codes! {
     Warning FORGEABLE_PLAN "forgeable-plan"
     Warning VM_ID "vm-id"
     Warning FAILURE_POLICY "failure-policy"
+    Warning UNREAD_BODIES "unread-bodies"
     Warning UNKNOWN_CLUSTER "unknown-cluster"
     Warning MISSING_FILE "missing-file"
     Warning STATS_TAGS "stats-tags"

@@ -4,7 +4,7 @@ use super::code;
 use super::finding::Findings;
 use super::order;
 use super::place::head;
-use crate::source::documents::{Document, Filter, FilterForm};
+use crate::source::documents::{Document, Filter, FilterForm, Host};
 use crate::source::messages::{
     CODE_FIELDS, ENVIRONMENT_FIELDS, Fields, LOCAL_FIELDS, MODULE, MODULE_CONFIG_FIELDS, MODULE_FIELDS,
     MODULE_OF_ROUTE, PLUGIN_FIELDS, RELOAD_FIELDS, REMOTE_FIELDS, ROUTE_FIELDS, URI_FIELDS, VALUE_FIELDS,
@@ -12,6 +12,7 @@ use crate::source::messages::{
 };
 use crate::source::parts::Form;
 use crate::source::value::{Entry, Kind, Value};
+use diana_config::Configuration;
 use diana_document::quoted;
 
 /// Adds the findings about the filter with the document.
@@ -35,6 +36,35 @@ pub fn warnings(document: &Document, findings: &mut Findings) {
             ),
         }
         failure_policy(filter.value, findings);
+    }
+}
+
+/// Adds a warning if Envoy hands no bodies on to the filter, and limits need them.
+pub fn bodies(document: &Document, configuration: &Configuration, findings: &mut Findings) {
+    let Some(filter) = &document.filter else {
+        return;
+    };
+    if document.host != Host::Wasm || configuration.policy.body_pointers().next().is_none() {
+        return;
+    }
+    const FLAG: &str = "allow_on_headers_stop_iteration";
+    const WHY: &str = "requests wait for their bodies in vain, which then count as unread";
+    match filter.form {
+        FilterForm::Plugin => {
+            let flag = meant(filter.value, FLAG, PLUGIN_FIELDS).and_then(|entry| entry.value.flag());
+            if flag != Some(true) && !filter.is_merged {
+                let message = format!("`request_json` needs `{FLAG}: true`: {WHY}");
+                let hint = format!("write `{FLAG}: true` next to `vm_config`");
+                findings.add(code::UNREAD_BODIES, &head(filter.value), message, Some(&hint));
+            }
+        }
+        FilterForm::WasmPlugin | FilterForm::ExtensionPolicy => findings.add(
+            code::UNREAD_BODIES,
+            &head(filter.value),
+            format!("`request_json` needs Envoy's `{FLAG}: true`, which this resource cannot set: {WHY}"),
+            Some("load the native module, or read bodies by Envoy's `json_to_metadata` and use `property`"),
+        ),
+        FilterForm::Module | FilterForm::ModuleOfRoute => {}
     }
 }
 

@@ -76,7 +76,7 @@ pub struct Rule<'a> {
 }
 
 /// The kinds whose conditions have names.
-pub const NAMED: [&str; 4] = ["headers", "query", "jwt", "property"];
+pub const NAMED: [&str; 5] = ["headers", "query", "jwt", "property", "request_json"];
 
 impl<'a> Model<'a> {
     /// The model of a document without mistakes.

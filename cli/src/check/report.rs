@@ -274,6 +274,8 @@ fn judge(
     let Judged { value, mut configuration, is_whole } = judged;
     let mut findings = Findings::new(document.content(), found);
     document::warnings(document, value, &configuration, fleet, is_whole, &mut findings);
+    envoy::bodies(document, &configuration, &mut Findings::new(&document.part.content, found));
+    let mut findings = Findings::new(document.content(), found);
     forgeable::quotas(document, &Model::of(value), &mut findings);
     if document.host == Host::Nginx {
         zone.add(value, &mut configuration, &mut findings);

@@ -20,7 +20,7 @@ pub struct Aspect {
 }
 
 /// The kinds whose value is an object of names and conditions.
-const NAMED: [&str; 4] = ["headers", "query", "jwt", "property"];
+const NAMED: [&str; 5] = ["headers", "query", "jwt", "property", "request_json"];
 
 /// The conditions of a limit, in the order of their kinds.
 pub fn of(limit: &Value) -> Vec<Aspect> {
@@ -73,6 +73,7 @@ impl Aspect {
             "query" => format!("the query parameter {}", self.quoted_name()),
             "jwt" => format!("the claim {}", self.quoted_name()),
             "property" => format!("the attribute {}", self.quoted_name()),
+            "request_json" => format!("the value {} of the body", self.quoted_name()),
             other => format!("{} {}", quoted(other), self.quoted_name()),
         };
         match found.as_slice() {

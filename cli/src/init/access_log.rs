@@ -42,8 +42,10 @@ fn header(part: &Part) -> Option<&str> {
     match part {
         Part::Header(name) => Some(&**name).filter(|name| !protocol::HEADERS.contains(name)),
         Part::BodySize => Some("content-length"),
-        // No limit of `diana init` reads an attribute.
-        Part::Path | Part::Method | Part::Host | Part::Address | Part::Property(_) => None,
+        // No limit of `diana init` reads an attribute or a body.
+        Part::Path | Part::Method | Part::Host | Part::Address | Part::Property(_) | Part::RequestJson(_) => {
+            None
+        }
     }
 }
 

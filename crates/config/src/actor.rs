@@ -12,6 +12,7 @@ mod names;
 mod path;
 mod property;
 mod query;
+mod request_json;
 mod segment;
 
 pub use client_ip::client_ip;
@@ -32,6 +33,7 @@ pub static KINDS: &[&ActorKind] = &[
     &segment::KIND,
     &jwt::KIND,
     &property::KIND,
+    &request_json::KIND,
     &ip::KIND,
     &method::KIND,
     &host::KIND,
@@ -228,7 +230,7 @@ mod tests {
         for (definition, why) in [
             (
                 "{}",
-                "no source is given, expected header, cookie, query, path, segment, jwt, property, ip, method or host",
+                "no source is given, expected header, cookie, query, path, segment, jwt, property, request_json, ip, method or host",
             ),
             (r#"{"heder": "x"}"#, "unknown key `heder`, did you mean `header`?"),
             (r#"{"header": "x", "host": {}}"#, "expected one source, found `header` and `host`"),

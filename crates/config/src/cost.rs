@@ -2,6 +2,7 @@
 
 use super::actor::{self, Actors, Scope, attribute, is_name};
 use super::algorithm::{AlgorithmKind, KINDS, units};
+use super::request_body;
 use diana_base::map::{KeyMap, KeySet};
 use diana_document::{Error, Fields, Node, Value, fold, one_of, quoted};
 use diana_limiter::actor::{NamedActor, parse_key};
@@ -344,9 +345,18 @@ fn factors(node: &Node, place: &mut Place) -> Option<Factors> {
     Factors::new(named?, factors, default?.unsigned_abs()).ok().filter(|_| is_complete)
 }
 
-/// Reads `{header, default, min, max}`.
+/// Reads `{header, default, min, max}`, or the same with `request_json`.
 fn header(mut fields: Fields, kind: Option<&AlgorithmKind>, parts: &mut Parts) -> Option<Cost> {
-    let name = fields.require("header").and_then(|node| header_name(node.text()?, &node, reserved));
+    let json = fields.take("request_json");
+    if json.is_some() && fields.has("header") {
+        fields.fail("`header` and `request_json` exclude each other");
+    }
+    let name = match &json {
+        Some(_) => fields.take("header"),
+        None => fields.require("header"),
+    };
+    let name = name.and_then(|node| header_name(node.text()?, &node, reserved));
+    let pointer = json.as_ref().and_then(|node| request_body::pointer(node, parts));
     let max = fields.require("max").map(|node| units(&node, 1, kind));
     let most = max.flatten().unwrap_or(Allowance::MAX_RPU);
     let min = fields.take("min").map_or(Some(1), |node| node.size(0..=most));
@@ -357,7 +367,11 @@ fn header(mut fields: Fields, kind: Option<&AlgorithmKind>, parts: &mut Parts) -
     };
     fields.finish();
     max.flatten()?;
-    Cost::header(&name?, default?, min?..=most, parts).ok()
+    match json {
+        Some(_) if name.is_some() => None,
+        Some(_) => Cost::request_json(&pointer?, default?, min?..=most, parts).ok(),
+        None => Cost::header(&name?, default?, min?..=most, parts).ok(),
+    }
 }
 
 fn reserved(name: &str) -> Option<&'static str> {

@@ -55,6 +55,7 @@ mod penalty;
 mod plans;
 mod quota;
 mod remote;
+mod request_body;
 mod rule;
 mod rule_places;
 mod secret;
@@ -80,6 +81,7 @@ pub use inspect::{InspectOptions, Token};
 use mode::Mode;
 use overlay::{Overlay, Reading};
 pub use pattern::pattern;
+pub use request_body::RequestBodyOptions;
 pub use rule_places::{RulePlace, rule_places};
 pub use secret::{Secret, SecretSource};
 pub use soft_limit::{SoftLimits, Threshold};
@@ -117,6 +119,8 @@ pub struct Configuration {
     pub near_limit: Option<NearLimit>,
     /// Which requests are marked, and how.
     pub soft_limits: SoftLimits,
+    /// How the filter reads the bodies that limits need.
+    pub request_body: RequestBodyOptions,
     /// Who may look at counts, and where. `None`: nobody.
     pub inspect: Option<InspectOptions>,
     /// Settings that are accepted but are probably mistakes, each with its place.
@@ -416,6 +420,7 @@ fn read(top: Top, source: Source, reading: Reading) -> Option<Configuration> {
     let access_log = top.access_log.map(|node| access_log::compile(node, secret)).unwrap_or_default();
     let near_limit = top.near_limit.and_then(access_log::near_limit);
     let max_actors = local(top.local);
+    let request_body = top.request_body.map(request_body::compile).unwrap_or_default();
     let remote = top.remote.and_then(remote::compile);
     let inspect = top.inspect.and_then(inspect::compile);
     let mut limits: Vec<LimitDraft> = limits.into_iter().collect::<Option<_>>()?;
@@ -458,6 +463,7 @@ fn read(top: Top, source: Source, reading: Reading) -> Option<Configuration> {
     let fingerprint = fingerprint
         ^ inspect.as_ref().map_or(0, InspectOptions::canonical_hash)
         ^ access_log.canonical_hash()
+        ^ request_body.canonical_hash(&policy)
         ^ near_limit.map_or(0, NearLimit::canonical_hash)
         ^ soft_limits.canonical_hash(&policy);
     Some(Configuration {
@@ -468,6 +474,7 @@ fn read(top: Top, source: Source, reading: Reading) -> Option<Configuration> {
         access_log,
         near_limit,
         soft_limits,
+        request_body,
         inspect,
         warnings,
         fingerprint,

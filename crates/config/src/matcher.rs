@@ -8,6 +8,7 @@ mod jwt;
 mod methods;
 mod property;
 mod query;
+mod request_json;
 
 pub(crate) use ip::network;
 
@@ -34,6 +35,7 @@ pub static KINDS: &[&ConditionKind] = &[
     &query::KIND,
     &jwt::KIND,
     &property::KIND,
+    &request_json::KIND,
     &body_size::KIND,
 ];
 

@@ -8,6 +8,7 @@ use super::keys::RULE_KEYS;
 use super::limit_source::refuse_in_change;
 use super::matcher::network;
 use super::quota::{TimeBase, Weight, quota};
+use super::request_body;
 use diana_base::map::KeyMap;
 use diana_document::{Error, Fields, Node, Value, one_of, quoted};
 use diana_limiter::actor::address::{Network, Networks};
@@ -72,7 +73,8 @@ impl<'a> Plans<'a> {
         } else if keys.iter().any(|(key, _)| key == "first") {
             plans.actor = plans.by_elements(node, scope);
         } else if let Value::Object(_) = node.value() {
-            plans.actor = actor::named("plan", node, scope);
+            plans.actor =
+                actor::named("plan", node, scope).and_then(|named| request_body::refuse(named, &node));
         } else {
             node.expected::<()>("where a request shows its plan, such as `{header: x-plan}`");
         }

@@ -6,6 +6,7 @@
 //!                               stream  remembers its plugin until the headers come
 //!   proxy_on_configure          root    configuration, store, seed ─► Plugin
 //!   proxy_on_request_headers    stream  Session::start ─► pass, hold, reply or query
+//!   proxy_on_request_body       stream  reads the body that a decision needs
 //!   proxy_on_http_call_response root    replies ─► Session::answer of each waiting stream
 //!   proxy_on_response_headers   stream  adds RateLimit headers
 //!   proxy_on_tick               root    resumes streams at their turns, ends queries that time out
@@ -21,6 +22,7 @@ mod global_calls;
 mod metering;
 mod plugins;
 mod rates;
+mod request_body;
 mod requests;
 mod streams;
 mod ticks;
@@ -28,6 +30,7 @@ mod ticks;
 use super::metering::Metering;
 use super::metrics::Ids;
 use super::plugin::{Plugin, Rejection};
+use super::request_body::BodyReader;
 use super::streams::{NewStreams, NumberMap};
 use crate::Host;
 use diana_base::exclusive::Exclusive;
@@ -48,6 +51,9 @@ pub enum Action {
     /// The host holds it, with all that follows, until the filter resumes it or replies. What the
     /// host's buffers cannot hold waits at the client.
     Hold,
+    /// The host holds the headers, and hands on the body as it comes, for the filter to decide. An
+    /// action for headers only.
+    Read,
 }
 
 impl Action {
@@ -79,6 +85,8 @@ struct Stream<H: Host> {
     refusal_number: u64,
     /// What the request used so far, if a rule has to know.
     metering: Option<Box<Metering>>,
+    /// Set while the request waits for its body. No rule has counted the request yet.
+    body: Option<Box<BodyReader>>,
 }
 
 /// The filter of one VM, driven by the callbacks of its host.

@@ -98,6 +98,13 @@ pub trait Host: Copy + 'static {
     /// Sets a response header and removes all other lines of that name.
     fn replace_response_header(self, name: &str, value: &str);
 
+    /// Up to `size` bytes of the part of the request's body that has just arrived, from `start`;
+    /// only in its callback.
+    fn request_body(self, start: usize, size: usize) -> Option<Vec<u8>>;
+
+    /// What to look at if no bodies arrive, for the log.
+    const MISSING_BODIES: &'static str = "clients are slow";
+
     /// Up to `size` bytes of the response's body that the host has now, from `start`.
     fn response_body(self, start: usize, size: usize) -> Option<Vec<u8>>;
 

@@ -89,6 +89,9 @@ impl HostKind {
         if !soft_limits.thresholds().is_empty() {
             refusals.push(format!("over: the filter does not mark requests in {name}"));
         }
+        if policy.body_pointers().next().is_some() {
+            refusals.push(format!("request_json: the filter does not read the bodies of requests in {name}"));
+        }
         if policy.measures().any() {
             refusals.push(format!(
                 "charge, refund, cost or adapt: the filter does not measure responses and bodies in {name}"

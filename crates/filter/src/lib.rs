@@ -25,6 +25,7 @@ pub mod metrics;
 mod monotonic;
 mod plugin;
 mod remote_source;
+mod request_body;
 mod route;
 mod sampling;
 mod streams;

@@ -32,6 +32,7 @@ use super::clock::Clock;
 use super::metering::MeteredValues;
 use super::metrics::Metrics;
 use super::remote_source::RemoteSource;
+use super::request_body::BodyParts;
 use super::sampling::Sampling;
 use super::streams::NumberMap;
 use super::timer_queue::TimerQueue;
@@ -83,6 +84,10 @@ pub(super) struct Plugin<H: Host> {
     wanted: Cell<Option<Span>>,
     /// What the policy measures of requests.
     pub(super) metered: MeteredValues,
+    /// What the policy reads of bodies before it decides.
+    pub(super) body: Option<BodyParts>,
+    /// How many requests have waited for their bodies in vain.
+    missed_bodies: Cell<u32>,
     pub(super) metrics: Metrics<H>,
     wrong_tokens: Exclusive<WrongTokens>,
     responses: Exclusive<ResponseCache>,

@@ -1,4 +1,4 @@
-//! Streams that wait: requests for their turn or a global store, and delayed refusals.
+//! Streams that wait: requests for their turn, a global store or their body, and delayed refusals.
 //!
 //! All times are of the monotonic clock. The timer is armed for the earliest deadline and off if
 //! there is none. A tick may come at any time; no stream resumes before its turn.
@@ -38,6 +38,8 @@ pub(super) enum Held<H: Host> {
     Refusal(H::LocalReply),
     /// The request stops waiting for global stores.
     Query,
+    /// The request stops waiting for its body, and is decided without it.
+    Body,
 }
 
 /// The wait of one stream.

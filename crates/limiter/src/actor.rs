@@ -20,6 +20,7 @@ mod named;
 mod path;
 mod property;
 mod query;
+mod request_json;
 mod segment;
 
 pub use cookie::Cookie;
@@ -33,4 +34,5 @@ pub use named::{NamedActor, key, parse_key, sounds_secret};
 pub use path::PathSegment;
 pub use property::Property;
 pub use query::Query;
+pub use request_json::RequestJson;
 pub use segment::NamedSegment;

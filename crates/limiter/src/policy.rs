@@ -195,6 +195,23 @@ impl Policy {
         }))
     }
 
+    /// The JSON pointers of all parts of the request's body that the rules read.
+    pub fn body_pointers(&self) -> impl Iterator<Item = &str> {
+        self.parts.iter().filter_map(|part| match part {
+            Part::RequestJson(pointer) => Some(&**pointer),
+            _ => None,
+        })
+    }
+
+    /// Whether the decision about a request whose body was not read may depend on the body: a limit
+    /// that has a part of the body applies, or would apply with some bodies.
+    #[must_use]
+    pub fn needs_body(&self, request: &Request) -> bool {
+        let (mut matches, mut found) = (Vec::new(), Vec::new());
+        self.applicable(request, &mut matches, &mut found);
+        found.iter().filter_map(|index| self.limits.get(*index)).any(|limit| limit.reads_body)
+    }
+
     /// Whether rules read headers, and not only the path. If so, it pays to read all headers at
     /// once.
     #[must_use]
@@ -269,8 +286,9 @@ impl Policy {
             let algorithm = quota.algorithm();
             algorithm.ends_with_request() || algorithm.may_wait()
         };
-        // A request may wait for the store of a global rule.
+        // A request may wait for the store of a global rule, or for its body.
         self.measures().any()
+            || self.body_pointers().next().is_some()
             || self.rules.iter().any(|rule| {
                 rule.is_global || rule.reject_delay > Span::ZERO || rule.quotas.all().any(waits_or_holds)
             })
@@ -495,6 +513,7 @@ impl Policy {
     /// Returns whether the request has a high priority: a limit of high priority applies in every
     /// reading of the path and by every line of a header. If no rule has headroom, no request has a
     /// high priority.
+    #[inline(never)]
     pub(crate) fn applicable(
         &self,
         request: &Request,

@@ -42,6 +42,10 @@ pub enum Part {
     /// ends with its headers. Absent if the size is unknown: of a chunked body, and of a request
     /// that becomes a tunnel, whatever it declares. That is one with `upgrade`, or `CONNECT`.
     BodySize,
+    /// The value at a JSON pointer (RFC 6901) in the request's body: text, a whole number in its
+    /// shortest decimal form, `true` or `false`. Absent if the body has nothing there, or `null`.
+    /// [`HeaderLines::Unread`] if the body or the value could not be read.
+    RequestJson(Box<str>),
 }
 
 /// Reads the parts of one request: the host, or a test.
@@ -80,8 +84,9 @@ pub enum Part {
 /// ```
 pub trait Source {
     /// All lines of `part`, in the order they were sent. Absent parts have none. The path, the
-    /// method, the host, the address and a property have at most one. A host that joins the lines
-    /// of a header returns [`HeaderLines::Joined`].
+    /// method, the host, the address, a property and a part of the body have at most one. A host
+    /// that joins the lines of a header returns [`HeaderLines::Joined`], and one that cannot read
+    /// the body [`HeaderLines::Unread`].
     ///
     /// The engine may ask for the same part several times, so an implementation for which reading
     /// is expensive caches the part. `id` distinguishes the parts of one policy.
@@ -104,6 +109,8 @@ pub trait Source {
 pub enum HeaderLines<'a> {
     /// At most one line.
     One(Option<&'a [u8]>),
+    /// There may be a line, but the host could not read it.
+    Unread,
     /// The lines of all headers that have this name.
     Named(Pairs<'a>, &'a [u8]),
     /// A value that the host joined. Each run of pieces may be a line.
@@ -113,10 +120,19 @@ pub enum HeaderLines<'a> {
 }
 
 impl HeaderLines<'_> {
+    /// Whether there may be a line that the host could not read.
+    #[must_use]
+    pub(crate) fn are_unread(&self) -> bool {
+        matches!(self, HeaderLines::Unread)
+    }
+
     /// Whether there are too many lines to examine. The caller then assumes that limits apply.
     #[must_use]
     pub(crate) fn are_too_many(&self) -> bool {
-        matches!(self, HeaderLines::Joined(runs) if runs.has_too_many_runs())
+        match self {
+            HeaderLines::Joined(runs) => runs.has_too_many_runs(),
+            lines => lines.are_unread(),
+        }
     }
 }
 
@@ -126,6 +142,7 @@ impl<'a> Iterator for HeaderLines<'a> {
     fn next(&mut self) -> Option<&'a [u8]> {
         match self {
             HeaderLines::One(line) => line.take(),
+            HeaderLines::Unread => None,
             HeaderLines::Joined(runs) => runs.next(),
             HeaderLines::Named(pairs, name) => {
                 pairs.find(|(known, _)| known.eq_ignore_ascii_case(name)).map(|(_, value)| value)
@@ -160,6 +177,14 @@ pub struct Parts {
 /// The most steps of a property's path.
 const MAX_STEPS: usize = 16;
 
+/// The most names of a pointer, and its most bytes.
+const MAX_NAMES: usize = 64;
+const MAX_POINTER_BYTES: usize = 1_024;
+
+/// The first words of the canonical text of [`Part::RequestJson`], and of an actor or a condition
+/// that reads it.
+pub(crate) const REQUEST_JSON: &str = "request json ";
+
 impl Part {
     /// The header of this name, in any case. `None` if the name is no token (RFC 9110, section
     /// 5.1), or that of [`Part::Host`].
@@ -178,6 +203,19 @@ impl Part {
         is_path.then_some(Part::Property(steps))
     }
 
+    /// The value at this JSON pointer of 1 to 64 names and at most 1,024 bytes.
+    #[must_use]
+    pub fn request_json(pointer: &str) -> Option<Part> {
+        let bytes = pointer.as_bytes();
+        let is_escape = |behind: &[u8]| matches!(behind, [b'0' | b'1', ..]);
+        let names = bytes.iter().filter(|byte| **byte == b'/').count();
+        let is_pointer = bytes.first() == Some(&b'/')
+            && bytes.len() <= MAX_POINTER_BYTES
+            && names <= MAX_NAMES
+            && bytes.split(|byte| *byte == b'~').skip(1).all(is_escape);
+        is_pointer.then(|| Part::RequestJson(pointer.into()))
+    }
+
     /// The part in canonical text. Two parts have the same text only if they are equal.
     fn canonical_form(&self) -> String {
         match self {
@@ -187,6 +225,7 @@ impl Part {
             Part::Address => "address".into(),
             Part::BodySize => "body size".into(),
             Part::Header(name) => ["header ", &netstring(name)].concat(),
+            Part::RequestJson(pointer) => [REQUEST_JSON, &netstring(pointer)].concat(),
             Part::Property(path) => {
                 let steps: Vec<String> = path.iter().map(|step| netstring(step)).collect();
                 ["property ", &decimal(widened(steps.len())), " ", &steps.concat()].concat()
@@ -271,6 +310,13 @@ impl<'a> Request<'a> {
         let part = self.parts.get(id);
         debug_assert!(part.is_some(), "a part of another policy");
         part.map_or(HeaderLines::One(None), |part| self.source.lines(id, part))
+    }
+
+    /// Whether a part of the body may have a number that cannot be read: there is something, or
+    /// there may be.
+    pub(crate) fn may_hide_number(&self, id: PartId) -> bool {
+        let is_of_body = matches!(self.parts.get(id), Some(Part::RequestJson(_)));
+        is_of_body && !matches!(self.lines(id), HeaderLines::One(None))
     }
 
     /// The query of the request target `path`; empty without one.

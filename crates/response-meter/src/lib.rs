@@ -25,12 +25,14 @@
 //! ```
 //!
 //! A client must not be able to hide a number, so a reader tells a response without a number from
-//! one whose number it could not read: its value is not final.
+//! one whose number it could not read: its value is not final. [`JsonValues`] reads a request's body
+//! in the same way, but for several values of a document that has to be beyond doubt.
 #![forbid(unsafe_code)]
 #![cfg_attr(test, allow(clippy::arithmetic_side_effects, clippy::string_slice, clippy::unreachable))]
 
 mod event_stream;
 mod json_numbers;
+mod json_values;
 mod key;
 mod meter;
 mod number;
@@ -38,6 +40,7 @@ mod pointer;
 
 pub use event_stream::EventStream;
 pub use json_numbers::JsonNumbers;
+pub use json_values::{JsonValue, JsonValues};
 pub use meter::{Meter, ResponseHead};
 pub use pointer::{Pointer, Pointers};
 

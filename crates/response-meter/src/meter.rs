@@ -144,7 +144,7 @@ impl Meter {
 }
 
 /// Whether the media type is `application/json` or `application/*+json`.
-fn is_json(media_type: &[u8]) -> bool {
+pub(crate) fn is_json(media_type: &[u8]) -> bool {
     let Some((kind, subtype)) = media_type.split_at_checked(b"application/".len()) else {
         return false;
     };

@@ -6,7 +6,7 @@ const LARGEST: u64 = 1 << 53;
 const FITS: u64 = 1_000_000_000_000_000_000;
 
 /// The part of a number that was read last (RFC 8259 §6).
-#[derive(Clone, Copy, PartialEq)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 enum Phase {
     Minus,
     Zero,
@@ -20,7 +20,7 @@ enum Phase {
 
 /// A number that is being read: `mantissa` × 10^(`scale` + `exponent`), and a little more if
 /// `is_more`.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Debug)]
 pub(crate) struct Number {
     phase: Phase,
     is_negative: bool,
@@ -109,12 +109,28 @@ impl Number {
     /// The number, rounded up; `None` if the number has a minus sign, is above 2^53, or if more has
     /// to follow.
     pub(crate) fn value(&self) -> Option<u64> {
-        if self.is_negative || !self.is_complete() {
+        let (whole, is_more) = self.magnitude().filter(|_| !self.is_negative)?;
+        Some(whole.saturating_add(u64::from(is_more))).filter(|value| *value <= LARGEST)
+    }
+
+    /// A whole number from -2^53 to 2^53 in its shortest decimal form, `12` for `1.2e1`. `None` for
+    /// any other.
+    pub(crate) fn whole(&self) -> Option<Box<[u8]>> {
+        let (whole, is_more) = self.magnitude()?;
+        let sign = if self.is_negative && whole > 0 { "-" } else { "" };
+        let is_whole = !is_more && whole <= LARGEST;
+        is_whole.then(|| [sign.as_bytes(), whole.to_string().as_bytes()].concat().into())
+    }
+
+    /// The whole part of the number without its sign, and whether a fraction is left. `None` if the
+    /// number is too large, or more has to follow.
+    fn magnitude(&self) -> Option<(u64, bool)> {
+        if !self.is_complete() {
             return None;
         }
         let (mut whole, mut is_more) = (self.mantissa, self.is_more);
         if whole == 0 {
-            return Some(0);
+            return Some((0, is_more));
         }
         let exponent = if self.is_exponent_negative { self.exponent.saturating_neg() } else { self.exponent };
         let mut scale = self.scale.saturating_add(exponent);
@@ -128,6 +144,6 @@ impl Number {
             whole /= 10;
             scale = scale.saturating_add(1);
         }
-        Some(whole.saturating_add(u64::from(is_more))).filter(|value| *value <= LARGEST)
+        Some((whole, is_more))
     }
 }

@@ -7,6 +7,8 @@ mod meter;
 mod model;
 mod numbers;
 mod several;
+mod values;
+mod values_model;
 
 use crate::{EventStream, JsonNumbers, Pointers};
 use proptest::prelude::ProptestConfig;

@@ -17,6 +17,8 @@ pub enum Place {
     Tick,
     /// In the next event of a response on this worker. Once.
     Response,
+    /// In the next event of a request's body on this worker. Once.
+    Body,
 }
 
 thread_local! {
@@ -30,9 +32,10 @@ pub fn arm(header: Option<&[u8]>) {
         Some(b"read") => Some(Place::Read),
         Some(b"tick") => Some(Place::Tick),
         Some(b"response") => Some(Place::Response),
+        Some(b"body") => Some(Place::Body),
         // The request asks for no panic. A panic that an earlier request armed for later stays
         // armed.
-        _ => ARMED.get().filter(|place| [Place::Tick, Place::Response].contains(place)),
+        _ => ARMED.get().filter(|place| [Place::Tick, Place::Response, Place::Body].contains(place)),
     };
     ARMED.set(armed);
 }

@@ -10,7 +10,7 @@ use diana_filter::Action;
 pub(super) fn decide(stream: &'static Stream) -> u32 {
     match act(stream) {
         Action::Continue => headers_status::CONTINUE,
-        Action::Stop | Action::Hold => headers_status::STOP,
+        Action::Stop | Action::Hold | Action::Read => headers_status::STOP,
     }
 }
 
@@ -32,7 +32,7 @@ pub(super) fn release_all(vm: &'static ModuleVm) {
 
 /// Drops the filter's state of the stream, and does what `on_error` says. If this panics too, the
 /// document decides without the request.
-fn act(stream: &'static Stream) -> Action {
+pub(super) fn act(stream: &'static Stream) -> Action {
     let vm = stream.vm;
     let forget = || {
         stream.is_known.set(false);

@@ -122,15 +122,32 @@ fn carry_out(stream: &Stream, action: Action) -> u32 {
     match action {
         Action::Continue => headers_status::CONTINUE,
         Action::Stop => headers_status::STOP,
-        Action::Hold if stream.is_answered.get() || stream.envoy.get().is_null() => headers_status::STOP,
-        Action::Hold => {
+        Action::Hold | Action::Read if stream.is_answered.get() || stream.envoy.get().is_null() => {
+            headers_status::STOP
+        }
+        Action::Hold | Action::Read => {
             // SAFETY: the stream is open, and this is its thread.
             let bell = unsafe { StreamBell::new(stream.vm.envoy, stream.envoy.get()) };
             stream.has_bell.set(true);
             stream.vm.alarm.add(stream.id, Box::new(bell));
-            headers_status::STOP_ALL_AND_WATERMARK
+            if action == Action::Read { headers_status::STOP } else { headers_status::STOP_ALL_AND_WATERMARK }
         }
     }
+}
+
+/// Runs `work` when a later part of a request arrives, which may end its wait. A panic may end the
+/// decision about a request that waits for its body.
+fn later_part(entry: Entry, work: impl FnOnce(&'static Stream, &'static Filter<Module>) -> Action) -> Action {
+    // SAFETY: entries are never freed.
+    let held = (unsafe { entry.as_ref() }).filter(|stream| stream.has_bell.get());
+    let action = event(entry, None, |stream, filter| {
+        let action = work(stream, filter);
+        if action == Action::Continue {
+            stream.vm.end_hold(stream);
+        }
+        Some(action)
+    });
+    action.or_else(|| held.map(recovery::act)).unwrap_or(Action::Continue)
 }
 
 /// A part of the request's body has arrived.
@@ -140,24 +157,27 @@ pub extern "C" fn envoy_dynamic_module_on_http_filter_request_body(
     entry: Entry,
     ends: bool,
 ) -> u32 {
-    event(entry, body_status::CONTINUE, |stream, filter| {
+    let action = later_part(entry, |stream, filter| {
+        #[cfg(feature = "test-panics")]
+        diana_testing::panics::at(diana_testing::panics::Place::Body);
         // SAFETY: the stream of an event lives.
         let reader = unsafe { Reader::new(stream.vm.envoy, stream.envoy.get()) };
         let size = reader.body_size(body::RECEIVED_REQUEST);
-        match filter.on_request_body(stream.id, size, ends) {
-            Action::Continue => body_status::CONTINUE,
-            Action::Stop | Action::Hold => body_status::STOP_AND_WATERMARK,
-        }
-    })
+        filter.on_request_body(stream.id, size, ends)
+    });
+    match action {
+        Action::Continue => body_status::CONTINUE,
+        Action::Stop | Action::Hold | Action::Read => body_status::STOP_AND_WATERMARK,
+    }
 }
 
 /// The request's trailers have arrived.
 #[unsafe(no_mangle)]
 pub extern "C" fn envoy_dynamic_module_on_http_filter_request_trailers(_: StreamPtr, entry: Entry) -> u32 {
-    event(entry, trailers_status::CONTINUE, |stream, filter| match filter.on_request_trailers(stream.id) {
+    match later_part(entry, |stream, filter| filter.on_request_trailers(stream.id)) {
         Action::Continue => trailers_status::CONTINUE,
-        Action::Stop | Action::Hold => trailers_status::STOP,
-    })
+        Action::Stop | Action::Hold | Action::Read => trailers_status::STOP,
+    }
 }
 
 /// Adds headers to the response.

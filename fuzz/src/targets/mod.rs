@@ -18,6 +18,7 @@ pub mod redis_reply;
 pub mod remote_document;
 pub mod remote_reply;
 pub mod request;
+pub mod request_body;
 pub mod response_meter;
 pub mod settlement;
 
@@ -37,6 +38,7 @@ pub static TARGETS: &[(&str, Target)] = &[
     ("remote_document", remote_document::run),
     ("remote_reply", remote_reply::run),
     ("request", request::run),
+    ("request_body", request_body::run),
     ("response_meter", response_meter::run),
     ("settlement", settlement::run),
 ];

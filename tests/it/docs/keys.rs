@@ -87,8 +87,9 @@ fn every_key_of_the_reference_exists() {
 }
 
 /// Keys of Envoy, of a request and of an example, which the pages write like keys of a document.
-const OTHERS: [&str; 9] = [
+const OTHERS: [&str; 10] = [
     "admin",
+    "allow_on_headers_stop_iteration",
     "allow_paths",
     "authorization",
     "env",

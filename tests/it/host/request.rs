@@ -24,7 +24,7 @@ pub fn headers(rules: CasSemantics, parts: &[(Part, Vec<u8>)]) -> Vec<(String, V
             (Part::BodySize, _) if line == b"0" => return None,
             (Part::BodySize, CasSemantics::Lenient) => "content-length".into(),
             (Part::BodySize, CasSemantics::Strict) => "Content-Length".into(),
-            (Part::Address | Part::Property(_), _) => return None,
+            (Part::Address | Part::Property(_) | Part::RequestJson(_), _) => return None,
         };
         let line = match (part, rules) {
             (Part::Path, CasSemantics::Strict) => decoded(line),

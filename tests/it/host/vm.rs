@@ -70,6 +70,8 @@ struct Stream {
     response: Option<Vec<(String, Vec<u8>)>>,
     /// The part of the response's body that passes.
     part: Vec<u8>,
+    /// The part of the request's body that arrives.
+    frame: Vec<u8>,
     /// How much of the request's body the host holds.
     held: usize,
     /// Whether the host holds the end of the request's body.

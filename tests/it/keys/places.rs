@@ -83,6 +83,8 @@ pub fn places() -> Vec<Place> {
         place("statuses", &of_rule(r#""charge": @"#), json!({"status": 401})),
         place("cost_header", &of_window(r#""cost": @"#), json!({"header": "x-c", "max": LARGEST})),
         place("cost_header", &of_window(r#""cost": @"#), json!({"header": "x-c", "max": LARGEST, "min": 0})),
+        place("cost_header", &of_window(r#""cost": @"#), json!({"request_json": "/c", "max": LARGEST})),
+        place("request_body", r#"{"limits": [], "request_body": @}"#, json!({})),
         place(
             "cost_response",
             &of_window(r#""cost": @"#),

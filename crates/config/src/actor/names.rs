@@ -4,6 +4,7 @@
 //! equal.
 
 use super::{Scope, compile, segment};
+use crate::request_body;
 use diana_base::map::KeyMap;
 use diana_base::sort;
 use diana_document::{Node, Value, one_of, quoted};
@@ -159,9 +160,10 @@ impl Actors {
     }
 
     /// The actor called `name`, outside of limits. An unknown name, and an actor that depends on
-    /// the url of a limit, are reported at `place`.
+    /// the url of a limit or on the body, are reported at `place`.
     pub fn find(&self, name: &str, place: &Node, scope: &mut Scope) -> Option<NamedActor> {
-        self.in_limit(self.known(name, place, scope)?, None, place, scope)
+        let named = self.in_limit(self.known(name, place, scope)?, None, place, scope)?;
+        request_body::refuse(named, place)
     }
 
     /// The actor in a limit with these urls. A mistake is reported at `place`.

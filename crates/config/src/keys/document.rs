@@ -1,7 +1,8 @@
 //! The top of a document: actors, lists, plans, responses, the client's address.
 
-use super::shape::{Definition, Key, Object, PART, Shape, key};
+use super::shape::{Definition, Key, Object, PART, Shape, key, secs};
 use super::store::SECRET_TEXT;
+use diana_base::time::Span;
 
 pub(super) const DEFINITIONS: &[Definition] = &[
     Definition { name: "document", shape: Shape::Object(&DOCUMENT) },
@@ -24,6 +25,7 @@ pub(super) const DEFINITIONS: &[Definition] = &[
     Definition { name: "response", shape: Shape::Object(&RESPONSE) },
     Definition { name: "own_response", shape: Shape::Object(&OWN_RESPONSE) },
     Definition { name: "access_log", shape: Shape::Object(&ACCESS_LOG) },
+    Definition { name: "request_body", shape: Shape::Object(&REQUEST_BODY) },
     Definition { name: "local", shape: Shape::Object(&LOCAL) },
     Definition { name: "inspect", shape: Shape::Object(&INSPECT) },
     Definition { name: "inspect_token", shape: Shape::Object(&NAMED_TOKEN) },
@@ -99,6 +101,12 @@ pub(super) const DOCUMENT: Object = Object::new("README.md", &[&[
         Shape::Percent(1, 99),
     )
     .on("access-log.md#near_limit"),
+    key(
+        "request_body",
+        "How long a request waits for its body, and how much of it is read, where a limit has `request_json`.",
+        Shape::Def("request_body"),
+    )
+    .on("actors.md#parts-of-the-body"),
     key("local", "The counts of one gateway.", Shape::Def("local")).on("limits.md#local"),
     key("store", "The store that counts rules with `scope: global` for all gateways.", Shape::Def("store"))
         .on("global.md#store"),
@@ -107,6 +115,14 @@ pub(super) const DOCUMENT: Object = Object::new("README.md", &[&[
     key("inspect", "Where the counts of actors can be read and changed, and by whom.", Shape::Def("inspect"))
         .on("inspect.md#inspect"),
 ]]);
+
+const REQUEST_BODY: Object = Object::new(
+    "actors.md#parts-of-the-body",
+    &[&[
+        key("wait", "The longest wait for a body.", Shape::Span(Span::from_ms(1), secs(60))).or("1s"),
+        key("max", "The longest body that is read, in bytes.", Shape::Size(1, 1 << 20)).or("1Mi"),
+    ]],
+);
 
 const MEMBERS: Shape = Shape::List(&Shape::Def("member"), 0, None);
 const ONE_OR_ANY: &Shape = &Shape::OneOrMany(&Shape::Text, 0);
@@ -123,6 +139,8 @@ pub(super) const SOURCES: &[Key] = &[
     SEGMENT,
     JWT,
     PROPERTY,
+    key("request_json", "The value at this JSON pointer in the request's body.", POINTER)
+        .on("actors.md#parts-of-the-body"),
     key(
         "ip",
         "The client's address, shortened to a prefix.",
@@ -143,6 +161,9 @@ const PROPERTY: Key = key(
     Shape::Any(&[Shape::Text, Shape::List(&Shape::Text, 1, Some(16))]),
 )
 .on("actors.md#actors-and-ip");
+
+/// A pointer into the request's body.
+pub(super) const POINTER: Shape = Shape::Matching("^/", "a JSON pointer such as `/model`");
 
 pub(super) const SEGMENT: Key = key(
     "segment",

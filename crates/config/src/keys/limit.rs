@@ -53,6 +53,8 @@ pub(super) const CONDITIONS: &[Key] = &[
         .on("limits.md#conditions-by-name"),
     key("property", "Conditions by attribute of the gateway, such as `xds.route_name`.", BY_NAME)
         .on("limits.md#conditions-by-name"),
+    key("request_json", "Conditions by value in the request's body, by JSON pointer.", BY_NAME)
+        .on("limits.md#conditions-by-name"),
     key("body_size", "The declared size of the body in bytes.", Shape::Def("body_size"))
         .on("limits.md#body_size"),
 ];

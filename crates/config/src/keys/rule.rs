@@ -1,6 +1,6 @@
 //! Rules: quota, algorithm, cost and everything else that a rule has.
 
-use super::document::{SEGMENT, SOURCES};
+use super::document::{POINTER, SEGMENT, SOURCES};
 use super::kinds::{ACTOR_KINDS, ALGORITHMS, WITHOUT_UNIT};
 use super::shape::{Definition, Key, Object, PART, SPAN, Shape, UNIT, Unless, key, secs};
 use diana_base::time::Span;
@@ -322,15 +322,19 @@ const STATUSES: Object = Object::new(
     .required()]],
 );
 
-const COST_HEADER: Object = Object::new(
-    "cost.md#a-cost-in-a-header",
-    &[&[
-        key("header", "The request header with the cost.", Shape::Text).required(),
-        key("max", "A larger number counts as `max`.", Shape::Size(1, MOST_IN_WINDOW)).required(),
-        key("min", "A smaller number counts as `min`.", Shape::Size(0, MOST_IN_WINDOW)).or_whole(1),
-        key("default", "The cost without a number.", Shape::Size(0, MOST_IN_WINDOW)),
-    ]],
-);
+const COST_HEADER: Object = Object {
+    one_of: &[&["header", "request_json"]],
+    ..Object::new(
+        "cost.md#a-cost-in-a-header",
+        &[&[
+            key("header", "The request header with the cost.", Shape::Text),
+            key("request_json", "The JSON pointer to the cost in the request's body.", POINTER),
+            key("max", "A larger number counts as `max`.", Shape::Size(1, MOST_IN_WINDOW)).required(),
+            key("min", "A smaller number counts as `min`.", Shape::Size(0, MOST_IN_WINDOW)).or_whole(1),
+            key("default", "The cost without a number.", Shape::Size(0, MOST_IN_WINDOW)),
+        ]],
+    )
+};
 
 const COST_RESPONSE: Object = Object {
     one_of: &[&["response_header", "response_json", "response_bytes", "sum"]],

@@ -17,6 +17,7 @@ const CALLS_PER_CLEANUP: u32 = 1_024;
 
 impl<H: Host> Filter<H> {
     /// Holds the effective stream until a global store replies.
+    #[inline(never)]
     pub(super) fn hold_for_query(&self, id: u32, ticket: u32, plugin: &Rc<Plugin<H>>) -> Action {
         let is_held = !plugin.cannot_hold() && plugin.hold(id, plugin.query_deadline(), Held::Query).is_ok();
         plugin.querying.with(|queries| queries.insert(ticket, id));
@@ -56,7 +57,8 @@ impl<H: Host> Filter<H> {
 
     /// Carries out a decision in the callback in which the host would have begun to hold the
     /// stream.
-    fn carry_out_now(&self, id: u32, plugin: &Plugin<H>, response: Response<H>) -> Action {
+    #[inline(never)]
+    pub(super) fn carry_out_now(&self, id: u32, plugin: &Plugin<H>, response: Response<H>) -> Action {
         self.update_waiting(id, &response);
         self.carry_out(id, plugin, response)
     }
@@ -173,7 +175,7 @@ impl<H: Host> Filter<H> {
         let is_reachable = self.host.set_effective_context(id).is_ok() || response.is_held();
         let (proceeds, held) = match response.rejection {
             _ if is_reachable => match self.carry_out(id, plugin, response) {
-                Action::Stop | Action::Hold => (true, Held::Request),
+                Action::Stop | Action::Hold | Action::Read => (true, Held::Request),
                 Action::Continue => (self.host.resume_request().is_ok(), Held::Request),
             },
             Some(rejection) => (false, Held::Refusal(rejection.reply)),

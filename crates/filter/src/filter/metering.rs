@@ -9,8 +9,9 @@ use diana_limiter::session::Worker;
 impl<H: Host> Filter<H> {
     /// A part of the request's body has arrived. `ends`: whether the request ends with it.
     pub fn on_request_body(&self, id: u32, size: usize, ends: bool) -> Action {
-        let is_waiting = self.streams.with(|streams| {
+        let state = self.streams.with(|streams| {
             let stream = streams.get_mut(id)?;
+            stream.body.iter_mut().for_each(|body| body.read(self.host, size));
             stream.meter(|metering, values| {
                 if values.request_bytes() {
                     metering.request_body(size);
@@ -20,9 +21,14 @@ impl<H: Host> Filter<H> {
                 stream.is_complete = true;
                 stream.goes_on();
             }
-            Some(stream.is_waiting)
+            let is_read = stream.body.as_ref().is_some_and(|body| ends || body.is_failed());
+            Some((stream.is_waiting, is_read))
         });
-        Action::of_part(is_waiting.flatten() == Some(true))
+        match state.flatten() {
+            Some((_, true)) => self.decide_by_body(id),
+            Some((is_waiting, false)) => Action::of_part(is_waiting),
+            None => Action::Continue,
+        }
     }
 
     /// A part of the response's body passes. `ends`: whether the response ends with it.

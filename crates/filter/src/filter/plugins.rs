@@ -72,8 +72,9 @@ impl<H: Host> Filter<H> {
     /// Resumes all streams that a deleted plugin holds.
     fn resume_all(&self, plugin: &Plugin<H>) {
         // A request that stops waiting for its global store may then wait for its turn, but no
-        // timer fires any more. The second pass resumes these requests.
-        for _ in 0..2 {
+        // timer fires any more. The next pass resumes these requests. One that waits for its body
+        // may wait for both.
+        for _ in 0..3 {
             let (all, now) = (plugin.timer_queue.with(|queue| queue.drain()), plugin.clock.monotonic());
             let all = all.unwrap_or_default().into_iter();
             all.for_each(|(id, turn)| _ = self.resume(id, turn, plugin, now));

@@ -38,7 +38,12 @@ impl<H: Host> Filter<H> {
     }
 
     fn decide(&self, id: u32, plugin: &Rc<Plugin<H>>, ends: bool) -> Action {
-        let Some(Decided { session, mut response, protocol }) = plugin.decide(ends) else {
+        if plugin.body.is_some() && !ends && self.wait_for_body(id, plugin) {
+            return Action::Read;
+        }
+        // A request that ends with its headers has no body.
+        let body = ends.then_some(&[][..]);
+        let Some(Decided { session, mut response, protocol }) = plugin.decide(ends, body) else {
             return Action::Continue;
         };
         let (headers, is_waiting) = (take(&mut response.headers), response.is_held());
@@ -59,6 +64,7 @@ impl<H: Host> Filter<H> {
                 refusal,
                 refusal_number,
                 metering,
+                body: None,
             };
             self.keep(id, stream);
         }
@@ -145,7 +151,7 @@ impl<H: Host> Filter<H> {
         self.set_waiting(id, false);
         match held {
             Held::Refusal(reply) => self.send(&reply),
-            Held::Request | Held::Query => Action::Continue,
+            Held::Request | Held::Query | Held::Body => Action::Continue,
         }
     }
 
@@ -162,9 +168,13 @@ impl<H: Host> Filter<H> {
             let stream = streams.get_mut(id)?;
             stream.is_complete = true;
             stream.goes_on();
-            Some(stream.is_waiting)
+            Some((stream.is_waiting, stream.body.is_some()))
         });
-        Action::of_part(is_waiting.flatten() == Some(true))
+        match is_waiting.flatten() {
+            Some((_, true)) => self.decide_by_body(id),
+            Some((is_waiting, false)) => Action::of_part(is_waiting),
+            None => Action::Continue,
+        }
     }
 
     /// Adds headers to the response before the host sends it. `ends`: whether the response ends

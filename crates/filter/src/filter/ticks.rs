@@ -54,6 +54,10 @@ impl<H: Host> Filter<H> {
             let is_stuck = !self.give_up(id) && self.is_waiting(id);
             return is_stuck.then_some((id, turn));
         }
+        if let Held::Body = turn.held {
+            let is_stuck = !self.give_up_body(id) && self.is_waiting(id);
+            return is_stuck.then_some((id, turn));
+        }
         // The state changes before the host call, because the host may end the stream before the
         // call returns.
         if !self.set_waiting(id, false) {
@@ -74,7 +78,7 @@ impl<H: Host> Filter<H> {
                 Held::Request => resume(),
                 Held::Refusal(reply) if send(reply) => true,
                 // If the reply cannot be sent, the host must not keep the request.
-                Held::Refusal(_) | Held::Query => self.host.resume_request().is_ok(),
+                Held::Refusal(_) | Held::Query | Held::Body => self.host.resume_request().is_ok(),
             };
         (!is_released && self.set_waiting(id, true)).then_some((id, turn))
     }

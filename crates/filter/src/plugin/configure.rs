@@ -8,6 +8,7 @@ use crate::host_kind::HostKind;
 use crate::metering::MeteredValues;
 use crate::metrics::{Ids, Metrics};
 use crate::remote_source::{RemoteSource, source};
+use crate::request_body::BodyParts;
 use crate::sampling::Sampling;
 use crate::timer_queue::TimerQueue;
 use crate::wording::mistakes;
@@ -128,6 +129,7 @@ impl<H: Host> Plugin<H> {
         let inspect = configuration.inspect.as_ref();
         let top = inspect.is_some_and(|inspect| inspect.top).then(Exclusive::default);
         let has_rates = inspect.is_some() && kind.holds_requests();
+        let body = BodyParts::new(&configuration);
         let metered = MeteredValues::new(configuration.policy.measures());
         let metrics = Metrics::new((host, kind), &configuration, worker.clusters(), ids);
         // There is one timer, and it resumes waiting requests under any configuration.
@@ -158,6 +160,8 @@ impl<H: Host> Plugin<H> {
             wakes_at: Cell::new(None),
             wanted: Cell::new(None),
             metered,
+            body,
+            missed_bodies: Cell::new(0),
             metrics,
             wrong_tokens: Exclusive::default(),
             responses: Exclusive::default(),

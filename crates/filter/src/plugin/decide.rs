@@ -2,19 +2,34 @@
 
 use super::{Decided, Plugin, Response};
 use crate::Host;
+use crate::request_body::BodyReader;
+use diana_base::time::Time;
 use diana_limiter::decide::Outcome;
+use diana_limiter::request::Source;
 use diana_limiter::request::protocol::Protocol;
 use diana_limiter::session::Session;
+use diana_response_meter::JsonValue;
+use log::warn;
+use std::cell::OnceCell;
+
+/// After so many requests without a body, the log says why.
+const MISSED_BODIES: u32 = 3;
 
 impl<H: Host> Plugin<H> {
     /// Decides about the request of the effective stream. `None` if the host called back during
     /// another decision, which no host does; the request then passes.
-    /// `ends`: whether the request ends with its headers.
-    pub(crate) fn decide(&self, ends: bool) -> Option<Decided<H>> {
+    /// `ends`: whether the request ends with its headers. `body`: the values of the parts of its
+    /// body, `None` if it was not read.
+    #[inline(never)]
+    pub(crate) fn decide(&self, ends: bool, body: Option<&[JsonValue]>) -> Option<Decided<H>> {
         let policy = &self.configuration.policy;
         self.remove_forged_marks();
-        let source = self.host.request(policy, self.kind, ends);
-        let request = policy.request(&source);
+        let (source, with_body) = (self.host.request(policy, self.kind, ends), OnceCell::new());
+        let source: &dyn Source = match self.body.as_ref().zip(body) {
+            Some((parts, values)) => with_body.get_or_init(|| parts.request(&source, values)),
+            None => &source,
+        };
+        let request = policy.request(source);
         if self.configuration.inspect.is_some()
             && let Some(answered) = self.inspect(&request)
         {
@@ -39,6 +54,30 @@ impl<H: Host> Plugin<H> {
         self.sample_cells();
         self.keep_zone();
         Some(decided)
+    }
+
+    /// A reader for the body of the effective stream, if the decision depends on the body.
+    pub(crate) fn body_reader(&self) -> Option<BodyReader> {
+        let policy = &self.configuration.policy;
+        self.body.as_ref()?.reader(self.host, policy, || self.host.request(policy, self.kind, false))
+    }
+
+    /// Until when the host's clock lets a request wait for its body.
+    pub(crate) fn body_deadline(&self) -> Time {
+        self.now().after(self.configuration.request_body.wait)
+    }
+
+    /// A request has waited for its body in vain: no part of it has come. Logs the third one.
+    pub(crate) fn missed_body(&self) {
+        let missed = self.missed_bodies.get().saturating_add(1);
+        self.missed_bodies.set(missed);
+        if missed == MISSED_BODIES {
+            warn!(
+                "{missed} requests have waited for `request_body.wait` without any part of their bodies, which count as \
+                 unread: {}",
+                H::MISSING_BODIES
+            );
+        }
     }
 
     /// Decides about the request of the effective stream after a panic. If `reads` is false, the

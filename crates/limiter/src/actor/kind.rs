@@ -106,6 +106,8 @@ pub enum ActorError {
     Claim,
     /// The path of a property is not 1 to 16 steps, or a step is empty or has a NUL.
     Property,
+    /// The JSON pointer does not begin with `/`, has a wrong escape, or is too long.
+    Pointer,
     /// There are more than 32 trusted hops, or a header without any.
     TrustedHops,
     /// A prefix is longer than the addresses of its family.
@@ -122,6 +124,7 @@ impl fmt::Display for ActorError {
             ActorError::Segment => "not the name of a segment",
             ActorError::Claim => "not the path of a claim",
             ActorError::Property => "not the path of a property",
+            ActorError::Pointer => "not a JSON pointer",
             ActorError::TrustedHops => "not a number of trusted hops",
             ActorError::Prefix => "not a prefix of addresses",
         })

@@ -10,7 +10,7 @@
 use super::Actor;
 use super::address::Network;
 use super::ip::{ClientIp, Ip};
-use crate::request::{Parts, Request};
+use crate::request::{Parts, REQUEST_JSON, Request};
 use diana_base::format::hex;
 use diana_base::sort;
 use std::borrow::Cow;
@@ -63,6 +63,12 @@ impl NamedActor {
     #[must_use]
     pub fn canonical_form(&self) -> &str {
         &self.canonical_form
+    }
+
+    /// Whether the value is a part of the request's body.
+    #[must_use]
+    pub fn reads_body(&self) -> bool {
+        self.canonical_form.starts_with(REQUEST_JSON)
     }
 
     /// The position in the rule's list of actors, from 0.

@@ -90,6 +90,8 @@ pub enum ConditionError {
     Property,
     /// The path of a claim is empty or too long.
     Claim,
+    /// The JSON pointer does not begin with `/`, has a wrong escape, or is too long.
+    Pointer,
 }
 
 impl fmt::Display for ConditionError {
@@ -101,6 +103,7 @@ impl fmt::Display for ConditionError {
             ConditionError::Header => "not the name of a header",
             ConditionError::Parameter => "not the name of a parameter",
             ConditionError::Property => "not the path of a property",
+            ConditionError::Pointer => "not a JSON pointer",
             ConditionError::Claim => "not the path of a claim",
         })
     }

@@ -1,4 +1,5 @@
-//! Conditions on values that requests have under names: `headers`, `query`, `jwt`, `property`.
+//! Conditions on values that requests have under names: `headers`, `query`, `jwt`, `property`,
+//! `request_json`.
 //!
 //! All conditions of a limit must hold. A name may have several values. One matching value is
 //! enough, because the gateway cannot know which value the backend uses. `{present: false}` and
@@ -20,7 +21,12 @@ pub trait Lookup: Send + Sync {
         false
     }
 
-    /// Whether there are too many values to examine.
+    /// Whether there may be a value that the host could not read.
+    fn is_unread(&self, _: &Request) -> bool {
+        false
+    }
+
+    /// Whether there are too many values to examine, or one is unread.
     fn are_too_many(&self, _: &Request) -> bool {
         false
     }
@@ -74,7 +80,7 @@ impl Matcher for Named {
 fn holds(lookup: &dyn Lookup, condition: &Condition, request: &Request) -> bool {
     let any = |test: &mut dyn FnMut(&[&[u8]]) -> bool| lookup.any(request, test);
     match condition {
-        Condition::Present(true) => any(&mut |values| !values.is_empty()),
+        Condition::Present(true) => any(&mut |values| !values.is_empty()) || lookup.is_unread(request),
         Condition::Present(false) => {
             !any(&mut |values| !values.is_empty()) || any(&mut |values| values.is_empty())
         }
@@ -94,7 +100,7 @@ fn holds(lookup: &dyn Lookup, condition: &Condition, request: &Request) -> bool 
 fn is_certain(lookup: &dyn Lookup, condition: &Condition, request: &Request) -> bool {
     let any = |test: &mut dyn FnMut(&[&[u8]]) -> bool| lookup.any(request, test);
     match condition {
-        Condition::Present(false) => !any(&mut |values| !values.is_empty()),
+        Condition::Present(false) => !any(&mut |values| !values.is_empty()) && !lookup.is_unread(request),
         Condition::Present(true) => {
             any(&mut |values| !values.is_empty()) && !any(&mut |values| values.is_empty())
         }

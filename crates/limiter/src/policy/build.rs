@@ -88,6 +88,7 @@ impl Draft {
                 let names = rule.names(&canonical_form, plan.as_ref(), cost);
                 (rule, names)
             };
+            let reads_body = limit.reads_body(&parts);
             let rules = limit.rules.into_iter().map(named).collect();
             let (groups, global_groups) = builder.groups(&canonical_form, rules);
             let LimitDraft { conditions, exclusive, high_priority, .. } = limit;
@@ -99,6 +100,7 @@ impl Draft {
                 groups,
                 global_groups,
                 is_cacheable,
+                reads_body,
             });
         }
         let has_headroom =

@@ -71,11 +71,12 @@ impl PendingUnits {
 pub(crate) enum CostSource {
     /// Every request costs the same.
     Fixed(u64),
-    /// A number in a request header.
+    /// A number in a request header, or in the request's body.
     Header {
-        /// The header.
+        /// The header, or the part of the body.
         part: PartId,
-        /// The cost without a number: the header is absent or unreadable, or its lines differ.
+        /// The cost without a number: the header is absent or unreadable, or its lines differ. A
+        /// body without the number; one whose number cannot be read costs the most.
         default: u64,
         /// The least and the largest cost. A number outside counts as the nearest of the two.
         range: RangeInclusive<u64>,
@@ -128,6 +129,8 @@ pub enum CostError {
     Units,
     /// The name of a header is no token, or the name of another part of the request.
     Header,
+    /// The JSON pointer does not begin with `/`, has a wrong escape, or is too long.
+    Pointer,
     /// The range is empty, or ends at 0 or above [`Allowance::MAX_IN_WINDOW`].
     Range,
     /// The default is not between the least and the largest cost.
@@ -151,6 +154,7 @@ impl fmt::Display for CostError {
         f.write_str(match self {
             CostError::Units => "not a number of units",
             CostError::Header => "not the name of a header",
+            CostError::Pointer => "not a JSON pointer",
             CostError::Range => "not a range of units",
             CostError::Default => "not a default cost",
             CostError::Estimate => "not an estimate of a cost",
@@ -192,6 +196,27 @@ impl Cost {
         parts: &mut Parts,
     ) -> Result<Cost, CostError> {
         let part = Part::header(name).ok_or(CostError::Header)?;
+        Cost::number(part, default, range, parts)
+    }
+
+    /// A number at a JSON pointer in the request's body, or `default` without one. What may be a
+    /// number but cannot be read costs the end of `range`.
+    pub fn request_json(
+        pointer: &str,
+        default: u64,
+        range: RangeInclusive<u64>,
+        parts: &mut Parts,
+    ) -> Result<Cost, CostError> {
+        let part = Part::request_json(pointer).ok_or(CostError::Pointer)?;
+        Cost::number(part, default, range, parts)
+    }
+
+    fn number(
+        part: Part,
+        default: u64,
+        range: RangeInclusive<u64>,
+        parts: &mut Parts,
+    ) -> Result<Cost, CostError> {
         if range.is_empty() || !UNITS.contains(range.end()) {
             return Err(CostError::Range);
         }
@@ -290,8 +315,9 @@ impl Cost {
         let units = match &self.source {
             CostSource::Fixed(units) => PendingUnits::Known(*units),
             CostSource::Header { part, default, range } => {
-                let units = number(request, *part);
-                PendingUnits::Known(units.map_or(*default, |units| units.clamp(*range.start(), *range.end())))
+                let without = || if request.may_hide_number(*part) { *range.end() } else { *default };
+                let units = number(request, *part).map(|units| units.clamp(*range.start(), *range.end()));
+                PendingUnits::Known(units.unwrap_or_else(without))
             }
             CostSource::RequestBytes { length, max } => {
                 PendingUnits::Measured(number(request, *length).unwrap_or(0).min(*max))
@@ -362,6 +388,17 @@ impl Cost {
                 units.min(estimate.max)
             }
         })
+    }
+
+    /// Whether the cost depends on a part of the request's body.
+    pub(crate) fn reads_body(&self, parts: &Parts) -> bool {
+        match &self.source {
+            CostSource::Header { part, .. } => matches!(parts.get(*part), Some(Part::RequestJson(_))),
+            CostSource::Response { factors, .. } => {
+                factors.as_ref().is_some_and(|factors| factors.reads_body())
+            }
+            _ => false,
+        }
     }
 
     /// Adds what the host has to measure.

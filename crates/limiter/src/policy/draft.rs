@@ -15,7 +15,7 @@ use crate::adapt::Adaptive;
 use crate::cells::table::Hasher;
 use crate::matcher::Matcher;
 use crate::matcher::pattern::{Pattern, Specificity};
-use crate::request::Parts;
+use crate::request::{Parts, REQUEST_JSON};
 use diana_base::map::KeyMap;
 use diana_base::sort;
 use diana_base::time::Span;
@@ -138,6 +138,18 @@ impl LimitDraft {
     #[must_use]
     pub fn specificity(&self, pattern: &Pattern) -> (Specificity, usize) {
         (pattern.specificity(), self.conditions.len())
+    }
+
+    /// Whether a condition, an actor or a cost is a part of the request's body.
+    pub(crate) fn reads_body(&self, parts: &Parts) -> bool {
+        let mut reads = false;
+        for condition in &self.conditions {
+            reads |= condition.canonical_form(parts).starts_with(REQUEST_JSON);
+        }
+        for rule in &self.rules {
+            reads |= rule.cost.reads_body(parts) || rule.actors.iter().any(NamedActor::reads_body);
+        }
+        reads
     }
 
     /// The canonical text of the url patterns and the conditions.

@@ -202,12 +202,21 @@ impl Factors {
         Ok(Factors { actor, values, default, canonical_form })
     }
 
-    /// The factor of a request.
+    /// Whether the factor depends on the request's body.
+    pub(super) fn reads_body(&self) -> bool {
+        self.actor.reads_body()
+    }
+
+    /// The factor of a request; the largest if it depends on a body in which no value can be read,
+    /// because a client can spoil its body.
     #[cold]
     #[inline(never)]
     pub(super) fn of(&self, request: &Request) -> u64 {
         let mut key = Vec::new();
-        crate::actor::key(std::slice::from_ref(&self.actor), request, &mut key);
+        let has_value = crate::actor::key(std::slice::from_ref(&self.actor), request, &mut key);
+        if !has_value && self.reads_body() {
+            return self.values.values().iter().copied().fold(self.default, u64::max);
+        }
         *self.values.get(&key).unwrap_or(&self.default)
     }
 

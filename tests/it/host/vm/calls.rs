@@ -66,6 +66,10 @@ impl Inner {
             Call::HeaderMapPairs { map: 2 } => self.response_headers(),
             Call::HeaderValue { map: 0, name } => self.request_header(name),
             Call::HeaderValue { map: 2, name } => self.response_header(name),
+            Call::BufferBytes { buffer: 0, start, max } => {
+                let read = |stream: &mut Stream| stream.frame.iter().skip(start).take(max).copied().collect();
+                self.effective(read).map_or(Reply::status(BAD_ARGUMENT), Reply::bytes)
+            }
             Call::BufferBytes { buffer: 1, start, max } => {
                 let read = |stream: &mut Stream| stream.part.iter().skip(start).take(max).copied().collect();
                 self.effective(read).map_or(Reply::status(BAD_ARGUMENT), Reply::bytes)

@@ -12,6 +12,14 @@ impl Vm {
         }
     }
 
+    /// A part of the request's body arrives, and the host hands it on, as it does with
+    /// `allow_on_headers_stop_iteration`. `ends`: whether it is the last part.
+    pub fn frame(&self, id: u32, bytes: &[u8], ends: bool) {
+        self.with_stream(id, |stream| stream.frame = bytes.into());
+        self.body(id, bytes.len(), ends);
+        self.with_stream(id, |stream| stream.frame.clear());
+    }
+
     /// A part of the request's body arrives. While the request waits, the host holds the body, and
     /// reports it when the request goes on. A host that reports each part at once is simulated as
     /// well.

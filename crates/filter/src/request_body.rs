@@ -1,0 +1,138 @@
+//! The parts of a request's body by which limits count. The filter holds the headers of a request
+//! whose decision depends on its body, reads the body as it comes, and then decides.
+//!
+//! ```text
+//!   headers ─► reader? ─┬─ no, or the request has no body ────────────────────────► decide
+//!                       └─ hold ─► parts ─► the end, too much, no JSON, or `wait` ─► decide
+//! ```
+
+use crate::Host;
+use diana_config::Configuration;
+use diana_limiter::policy::Policy;
+use diana_limiter::request::claims::ClaimValue;
+use diana_limiter::request::{HeaderLines, Part, PartId, Source};
+use diana_response_meter::{JsonValue, JsonValues, Pointers};
+
+/// The most bytes of a body that a worker copies at once.
+const CHUNK_BYTES: usize = 64 << 10;
+
+/// What a policy reads of bodies.
+#[derive(Debug)]
+pub(super) struct BodyParts {
+    /// The texts of the pointers, as in the policy's parts.
+    texts: Vec<Box<str>>,
+    pointers: Pointers,
+    /// The longest body in bytes that is read.
+    max: u64,
+}
+
+/// Reads the body of one request.
+pub(super) struct BodyReader {
+    /// `None` if the body cannot be read.
+    values: Option<JsonValues>,
+    /// How many more bytes may be read.
+    left: usize,
+    /// Whether the host has handed on any part of the body.
+    pub(super) has_begun: bool,
+}
+
+impl BodyParts {
+    /// `None` if no limit needs a part of the body.
+    pub(super) fn new(configuration: &Configuration) -> Option<BodyParts> {
+        let texts: Vec<Box<str>> = configuration.policy.body_pointers().map(Box::from).collect();
+        let pointers = Pointers::parse(texts.iter().map(|text| &**text)).ok();
+        debug_assert!(pointers.is_some(), "a pointer that the configuration refuses");
+        let pointers = pointers.filter(|pointers| !pointers.is_empty())?;
+        Some(BodyParts { texts, pointers, max: configuration.request_body.max })
+    }
+
+    /// A reader for the body of the effective stream's request, which does not end with its
+    /// headers, if the decision depends on the body and it can be read. A tunnel has no body, and a
+    /// client that expects `100-continue` sends none before the upstream has answered.
+    pub(super) fn reader<H: Host>(
+        &self,
+        host: H,
+        policy: &Policy,
+        source: impl FnOnce() -> H::Request,
+    ) -> Option<BodyReader> {
+        let value = |name: &str| host.request_header(name.as_bytes()).unwrap_or_default();
+        let length = value("content-length");
+        let declared = || str::from_utf8(&length).ok()?.trim().parse().ok();
+        let can_read = JsonValues::can_read(&value("content-type"), &value("content-encoding"))
+            && (length.is_empty() || declared().is_some_and(|length: u64| length <= self.max))
+            && ["upgrade", "expect"].iter().all(|name| value(name).is_empty())
+            && value(":method") != b"CONNECT";
+        if !can_read || !policy.needs_body(&policy.request(&source())) {
+            return None;
+        }
+        let values = JsonValues::new(&self.pointers);
+        let left = usize::try_from(self.max).unwrap_or(usize::MAX);
+        Some(BodyReader { values: Some(values), left, has_begun: false })
+    }
+
+    /// The request whose body has these values; none if it has no body.
+    pub(super) fn request<'a>(&'a self, source: &'a dyn Source, values: &'a [JsonValue]) -> WithBody<'a> {
+        WithBody { source, texts: &self.texts, values }
+    }
+}
+
+impl BodyReader {
+    /// A part of the body has arrived.
+    pub(super) fn read(&mut self, host: impl Host, size: usize) {
+        self.has_begun = true;
+        match self.left.checked_sub(size) {
+            Some(left) => self.left = left,
+            None => self.values = None,
+        }
+        let mut start = 0;
+        while let Some(values) = &mut self.values
+            && start < size
+        {
+            let bytes = host.request_body(start, CHUNK_BYTES.min(size.saturating_sub(start)));
+            let Some(chunk) = bytes.filter(|chunk| !chunk.is_empty()) else {
+                return self.values = None;
+            };
+            values.push(&chunk);
+            start = start.saturating_add(chunk.len());
+        }
+    }
+
+    /// Whether further parts change nothing.
+    pub(super) fn is_failed(&self) -> bool {
+        self.values.as_ref().is_none_or(JsonValues::is_failed)
+    }
+
+    /// The values, if the body `has_ended`. `None`: it cannot be read.
+    pub(super) fn finish(self, has_ended: bool) -> Option<Vec<JsonValue>> {
+        self.values.filter(|_| has_ended)?.finish()
+    }
+}
+
+/// A request with the parts of its body.
+pub(super) struct WithBody<'a> {
+    source: &'a dyn Source,
+    texts: &'a [Box<str>],
+    values: &'a [JsonValue],
+}
+
+impl Source for WithBody<'_> {
+    fn lines<'s>(&'s self, id: PartId, part: &'s Part) -> HeaderLines<'s> {
+        let Part::RequestJson(pointer) = part else {
+            return self.source.lines(id, part);
+        };
+        let at = self.texts.iter().position(|text| text == pointer);
+        match at.and_then(|at| self.values.get(at)) {
+            None | Some(JsonValue::Absent) => HeaderLines::One(None),
+            Some(JsonValue::Text(text)) => HeaderLines::One(Some(text)),
+            Some(JsonValue::Unreadable) => HeaderLines::Unread,
+        }
+    }
+
+    fn claim(&self, token: &[u8], path: &str) -> Option<ClaimValue> {
+        self.source.claim(token, path)
+    }
+
+    fn query(&self) -> Option<Vec<u8>> {
+        self.source.query()
+    }
+}

@@ -1,0 +1,536 @@
+//! Finds the values at several pointers in a JSON document that arrives in chunks: the parts of a
+//! request's body by which limits count.
+//!
+//! Parsers disagree about doubtful documents, and a client may choose one that the filter reads
+//! otherwise than the backend. A document has values only if all parsers read the same ones.
+
+use crate::meter::is_json;
+use crate::number::{Number, Step};
+use crate::pointer::{MAX_DEPTH, Name, Pointers};
+
+/// The longest value, in bytes. Names of keys that are longer equal no name of a pointer.
+const MAX_VALUE_BYTES: usize = 1_024;
+
+/// Reads one JSON document (RFC 8259) in chunks of any size, for the values at up to
+/// [`MAX_POINTERS`](JsonValues::MAX_POINTERS) pointers. Memory is constant, apart from the values,
+/// each of at most 1,024 bytes.
+///
+/// A document has values only if it is read to its end. It is unreadable if
+/// - it is no JSON in UTF-8, is nested more than 64 levels deep, or something follows it;
+/// - on the way of a pointer, an object has a key twice, or one that differs from the pointer's
+///   name only in case: some parsers take the first, some the last, and some ignore case;
+/// - a key contains NUL, or half of a surrogate pair.
+///
+/// ```
+/// use diana_response_meter::{JsonValue, JsonValues, Pointers};
+///
+/// let pointers = Pointers::parse(["/model", "/n", "/user"]).expect("pointers");
+/// let mut values = JsonValues::new(&pointers);
+/// values.push(br#"{"mo\u0064el": "sm"#);
+/// values.push(br#"all", "n": 2e1, "messages": [{"model": 1}]}"#);
+/// let text = |text: &str| JsonValue::Text(text.as_bytes().into());
+/// assert_eq!(values.finish(), Some(vec![text("small"), text("20"), JsonValue::Absent]));
+///
+/// let mut values = JsonValues::new(&pointers);
+/// values.push(br#"{"model": "small", "Model": "large"}"#);
+/// assert!(values.is_failed());
+/// assert_eq!(values.finish(), None);
+/// ```
+#[derive(Clone, Debug)]
+pub struct JsonValues {
+    pointers: Pointers,
+    values: Vec<JsonValue>,
+    next: Next,
+    /// The open objects and lists, the innermost one last.
+    open: Vec<Open>,
+    /// A bit for each pointer that leads to the current value, or to the value of the current key.
+    hits: u64,
+    is_key: bool,
+    /// The text that is being read, if it is needed.
+    text: Option<Text>,
+    tail: Tail,
+    /// The first half of a surrogate pair, whose other half has to follow; 0 if there is none.
+    high: u16,
+}
+
+/// The value at a pointer.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum JsonValue {
+    /// There is nothing, or `null`.
+    #[default]
+    Absent,
+    /// Text with its escapes decoded, a whole number from -2^53 to 2^53 in its shortest decimal
+    /// form, `true` or `false`.
+    Text(Box<[u8]>),
+    /// Another number, an object, a list, or text that is too long, or has NUL or half of a
+    /// surrogate pair.
+    Unreadable,
+}
+
+/// What the next byte may be.
+#[derive(Clone, Copy, Debug)]
+enum Next {
+    Value,
+    /// Behind `[`.
+    ValueOrEnd,
+    Key,
+    /// Behind `{`.
+    KeyOrEnd,
+    Colon,
+    CommaOrEnd,
+    /// Within a string, then within an escape, then within the digits of an escape.
+    Text,
+    Escape,
+    Digits {
+        unit: u16,
+        left: u8,
+    },
+    /// The rest of `true`, `false` or `null`.
+    Literal(&'static [u8]),
+    Number(Number),
+    /// White space: the document is over.
+    Over,
+    /// Nothing: the document is unreadable.
+    Failed,
+}
+
+/// An open object or list.
+#[derive(Clone, Copy, Debug)]
+struct Open {
+    is_object: bool,
+    /// A bit for each pointer that leads here.
+    hits: u64,
+    /// A bit for each pointer whose name this object has had as a key.
+    seen: u64,
+    /// The index of the current element of a list.
+    index: u32,
+}
+
+/// Text as it arrives.
+#[derive(Clone, Debug, Default)]
+struct Text {
+    bytes: Vec<u8>,
+    /// Whether the text has no value: see [`JsonValue::Unreadable`].
+    is_unreadable: bool,
+}
+
+/// The bytes that must follow within a character of several bytes (RFC 3629, section 4).
+#[derive(Clone, Copy, Debug, Default)]
+struct Tail {
+    left: u8,
+    /// The range of the next byte.
+    from: u8,
+    to: u8,
+}
+
+impl JsonValues {
+    /// The most pointers of a reader.
+    pub const MAX_POINTERS: usize = 64;
+
+    /// A reader before the first byte of a document. Of more than `MAX_POINTERS` pointers, the
+    /// others lead to nothing.
+    #[must_use]
+    pub fn new(pointers: &Pointers) -> JsonValues {
+        debug_assert!(pointers.len() <= JsonValues::MAX_POINTERS, "each pointer is a bit");
+        let all = u32::try_from(pointers.len()).ok().and_then(|count| 1_u64.checked_shl(count));
+        JsonValues {
+            pointers: pointers.clone(),
+            values: vec![JsonValue::Absent; pointers.len()],
+            next: Next::Value,
+            open: Vec::new(),
+            hits: all.map_or(u64::MAX, |bit| bit.wrapping_sub(1)),
+            is_key: false,
+            text: None,
+            tail: Tail::default(),
+            high: 0,
+        }
+    }
+
+    /// Whether a body with these headers is a JSON document in UTF-8 that can be read:
+    /// `application/json` or `application/*+json` in any case, but none of gRPC's or Connect's
+    /// streams, with no parameters around a `charset`, which is UTF-8 or ASCII, and not encoded.
+    /// Each is the value of its header; empty if there is none.
+    #[must_use]
+    pub fn can_read(content_type: &[u8], content_encoding: &[u8]) -> bool {
+        let content_type = content_type.to_ascii_lowercase();
+        let end = content_type.iter().position(|byte| *byte == b';').unwrap_or(content_type.len());
+        let (media_type, parameters) = content_type.split_at_checked(end).unwrap_or_default();
+        let media_type = media_type.trim_ascii();
+        let is_stream =
+            media_type.starts_with(b"application/grpc") || media_type.starts_with(b"application/connect+");
+        let encoding = content_encoding.trim_ascii();
+        let is_encoded = !encoding.is_empty() && !encoding.eq_ignore_ascii_case(b"identity");
+        is_json(media_type) && !is_stream && !is_encoded && are_harmless(parameters)
+    }
+
+    /// Reads the next bytes of the document.
+    pub fn push(&mut self, mut bytes: &[u8]) {
+        while let Some((byte, rest)) = bytes.split_first() {
+            bytes = match self.next {
+                Next::Failed => return,
+                Next::Text => self.string(bytes),
+                _ => {
+                    self.step(*byte);
+                    rest
+                }
+            }
+        }
+    }
+
+    /// Whether the document is unreadable, whatever follows.
+    #[must_use]
+    pub fn is_failed(&self) -> bool {
+        matches!(self.next, Next::Failed)
+    }
+
+    /// The values at the pointers, in their order, if the document ends here. `None`: it is
+    /// unreadable.
+    #[must_use]
+    pub fn finish(mut self) -> Option<Vec<JsonValue>> {
+        // White space ends a number, and changes nothing else.
+        self.push(b" ");
+        matches!(self.next, Next::Over).then_some(self.values)
+    }
+
+    /// Reads a byte outside a string, or within an escape.
+    fn step(&mut self, byte: u8) {
+        if let Next::Number(number) = &mut self.next {
+            match number.push(byte) {
+                Step::More => return,
+                Step::End => {
+                    let value = number.whole().map_or(JsonValue::Unreadable, JsonValue::Text);
+                    self.found(value);
+                }
+                Step::Malformed => self.next = Next::Failed,
+            }
+        }
+        let is_object = self.open.last().is_some_and(|open| open.is_object);
+        self.next = match (self.next, byte) {
+            (Next::Escape, _) => self.escape(byte),
+            (Next::Digits { unit, left }, _) => self.digit(unit, left, byte),
+            (Next::Literal([first, rest @ ..]), _) if *first == byte => match rest {
+                [] => return self.end_value(),
+                _ => Next::Literal(rest),
+            },
+            (Next::Literal(_), _) => Next::Failed,
+            (_, b' ' | b'\t' | b'\n' | b'\r') => return,
+            (Next::ValueOrEnd, b']') => return self.close(),
+            (Next::Value | Next::ValueOrEnd, _) => return self.begin_value(byte),
+            (Next::Key | Next::KeyOrEnd, b'"') => self.begin_text(true),
+            (Next::KeyOrEnd, b'}') => return self.close(),
+            (Next::Colon, b':') => Next::Value,
+            (Next::CommaOrEnd, b',') if is_object => Next::Key,
+            (Next::CommaOrEnd, b',') => {
+                self.next_element();
+                Next::Value
+            }
+            (Next::CommaOrEnd, b'}') if is_object => return self.close(),
+            (Next::CommaOrEnd, b']') if !is_object => return self.close(),
+            _ => Next::Failed,
+        };
+    }
+
+    fn begin_value(&mut self, byte: u8) {
+        let literal = |text: &'static [u8]| JsonValue::Text(text.into());
+        self.next = match byte {
+            b'{' | b'[' => {
+                self.set(self.ending(), &JsonValue::Unreadable);
+                return self.open(byte == b'{');
+            }
+            b'"' => self.begin_text(false),
+            b'-' | b'0'..=b'9' => Next::Number(Number::new(byte)),
+            b't' => {
+                self.set(self.ending(), &literal(b"true"));
+                Next::Literal(b"rue")
+            }
+            b'f' => {
+                self.set(self.ending(), &literal(b"false"));
+                Next::Literal(b"alse")
+            }
+            b'n' => Next::Literal(b"ull"),
+            _ => Next::Failed,
+        };
+    }
+
+    fn open(&mut self, is_object: bool) {
+        if self.open.len() >= MAX_DEPTH {
+            self.next = Next::Failed;
+            return;
+        }
+        let hits = self.hits & !self.ending();
+        self.open.push(Open { is_object, hits, seen: 0, index: 0 });
+        self.hits = 0;
+        if is_object {
+            self.next = Next::KeyOrEnd;
+        } else {
+            self.next = Next::ValueOrEnd;
+            self.find_element();
+        }
+    }
+
+    fn close(&mut self) {
+        self.open.pop();
+        self.end_value();
+    }
+
+    fn next_element(&mut self) {
+        if let Some(list) = self.open.last_mut() {
+            list.index = list.index.saturating_add(1);
+        }
+        self.find_element();
+    }
+
+    /// Finds the pointers that lead to the current element of the innermost list.
+    fn find_element(&mut self) {
+        if let Some(Open { hits, index, .. }) = self.open.last().copied() {
+            self.hits = self.matching(hits, &|name| name.index == Some(index));
+        }
+    }
+
+    /// Ends a value, whose object or list goes on.
+    fn end_value(&mut self) {
+        self.hits = 0;
+        self.next = if self.open.is_empty() { Next::Over } else { Next::CommaOrEnd };
+    }
+
+    /// The current value is this one, which ends here.
+    fn found(&mut self, value: JsonValue) {
+        self.set(self.ending(), &value);
+        self.end_value();
+    }
+
+    /// The pointers that end at the current value.
+    fn ending(&self) -> u64 {
+        let depth = self.open.len();
+        self.pointers(self.hits, &|names| names.len() == depth)
+    }
+
+    /// The pointers of `among` whose names pass `test`.
+    fn pointers(&self, among: u64, test: &dyn Fn(&[Name]) -> bool) -> u64 {
+        let (mut found, mut bit) = (0, u64::from(among != 0));
+        for names in self.pointers.iter() {
+            if among & bit != 0 && test(names) {
+                found |= bit;
+            }
+            bit = bit.wrapping_shl(1);
+        }
+        found
+    }
+
+    fn set(&mut self, pointers: u64, value: &JsonValue) {
+        let mut bit = 1_u64;
+        for place in &mut self.values {
+            if pointers & bit != 0 {
+                place.clone_from(value);
+            }
+            bit = bit.wrapping_shl(1);
+        }
+    }
+
+    /// The pointers of `among` whose name in the innermost object or list passes `test`.
+    fn matching(&self, among: u64, test: &dyn Fn(&Name) -> bool) -> u64 {
+        let depth = self.open.len().checked_sub(1);
+        self.pointers(among, &|names| depth.and_then(|depth| names.get(depth)).is_some_and(test))
+    }
+
+    fn begin_text(&mut self, is_key: bool) -> Next {
+        self.is_key = is_key;
+        let is_needed = match is_key {
+            true => self.open.last().is_some_and(|open| open.hits != 0),
+            false => self.ending() != 0,
+        };
+        self.text = is_needed.then(Text::default);
+        Next::Text
+    }
+
+    /// Reads the bytes of a string up to its end, its next escape, or the end of the chunk. Returns
+    /// the bytes behind.
+    fn string<'b>(&mut self, bytes: &'b [u8]) -> &'b [u8] {
+        let is_special = |byte: &u8| matches!(*byte, b'"' | b'\\' | 0..b' ');
+        let end = bytes.iter().position(is_special).unwrap_or(bytes.len());
+        let (run, rest) = bytes.split_at_checked(end).unwrap_or_default();
+        if !self.tail.takes(run) {
+            self.next = Next::Failed;
+        } else if !run.is_empty() {
+            self.end_pair();
+            self.append(run);
+        }
+        let Some((special, rest)) = rest.split_first().filter(|_| !self.is_failed()) else {
+            return &[];
+        };
+        match special {
+            _ if self.tail.left > 0 => self.next = Next::Failed,
+            b'\\' => self.next = Next::Escape,
+            b'"' => {
+                self.end_pair();
+                self.end_text();
+            }
+            _ => self.next = Next::Failed,
+        }
+        rest
+    }
+
+    /// Half of a pair stays alone, if there is one.
+    fn end_pair(&mut self) {
+        if std::mem::take(&mut self.high) != 0 {
+            self.spoil();
+        }
+    }
+
+    /// The text has something that parsers read differently.
+    fn spoil(&mut self) {
+        if self.is_key {
+            self.next = Next::Failed;
+        } else if let Some(text) = &mut self.text {
+            text.is_unreadable = true;
+        }
+    }
+
+    fn append(&mut self, run: &[u8]) {
+        if let Some(Text { bytes, is_unreadable }) = &mut self.text {
+            match bytes.len().saturating_add(run.len()) <= MAX_VALUE_BYTES {
+                true => bytes.extend_from_slice(run),
+                false => *is_unreadable = true,
+            }
+        }
+    }
+
+    fn end_text(&mut self) {
+        if self.is_failed() {
+            return;
+        }
+        let text = self.text.take();
+        match text {
+            _ if self.is_key => {
+                self.next = Next::Colon;
+                self.end_key(text.unwrap_or_default());
+            }
+            Some(Text { bytes, is_unreadable: false }) => self.found(JsonValue::Text(bytes.into())),
+            Some(_) => self.found(JsonValue::Unreadable),
+            None => self.end_value(),
+        }
+    }
+
+    fn end_key(&mut self, key: Text) {
+        let Some(Open { hits, seen, .. }) = self.open.last().copied().filter(|open| open.hits != 0) else {
+            return;
+        };
+        // A key that is too long equals no name of a pointer that is not.
+        let is_alike = |name: &Name| !key.is_unreadable && is_alike(&key.bytes, &name.key);
+        let alike = self.matching(hits, &is_alike);
+        self.hits = self.matching(alike, &|name| *name.key == *key.bytes);
+        if alike != self.hits || seen & alike != 0 {
+            self.next = Next::Failed;
+        }
+        if let Some(object) = self.open.last_mut() {
+            object.seen |= alike;
+        }
+    }
+
+    /// Reads the byte behind a backslash.
+    fn escape(&mut self, byte: u8) -> Next {
+        let letter = match byte {
+            b'u' => return Next::Digits { unit: 0, left: 4 },
+            b'"' | b'\\' | b'/' => byte,
+            b'b' => 8,
+            b'f' => 12,
+            b'n' => b'\n',
+            b'r' => b'\r',
+            b't' => b'\t',
+            _ => return Next::Failed,
+        };
+        self.push_unit(letter.into())
+    }
+
+    /// Reads a hexadecimal digit of an escape that has `left` digits left.
+    fn digit(&mut self, unit: u16, left: u8, byte: u8) -> Next {
+        let digit = match byte {
+            b'0'..=b'9' => byte & 0xf,
+            b'a'..=b'f' | b'A'..=b'F' => (byte & 0xf).saturating_add(9),
+            _ => return Next::Failed,
+        };
+        let unit = unit << 4 | u16::from(digit);
+        match left {
+            1 => self.push_unit(unit),
+            _ => Next::Digits { unit, left: left.saturating_sub(1) },
+        }
+    }
+
+    /// Appends a code unit of UTF-16, from an escape.
+    fn push_unit(&mut self, unit: u16) -> Next {
+        self.next = Next::Text;
+        let high = std::mem::take(&mut self.high);
+        let is_low = matches!(unit, 0xdc00..=0xdfff);
+        if high != 0 && !is_low {
+            self.spoil();
+        }
+        if matches!(unit, 0xd800..=0xdbff) {
+            self.high = unit;
+            return self.next;
+        }
+        let units = if high != 0 && is_low { [high, unit] } else { [unit, 0] };
+        match char::decode_utf16(units).next() {
+            // Parsers in C end the text at NUL.
+            None | Some(Ok('\0') | Err(_)) => self.spoil(),
+            Some(Ok(letter)) => self.append(letter.encode_utf8(&mut [0; 4]).as_bytes()),
+        }
+        self.next
+    }
+}
+
+impl Tail {
+    /// Whether the bytes, which follow those before, are UTF-8, whose last character may be cut.
+    fn takes(&mut self, bytes: &[u8]) -> bool {
+        bytes.iter().all(|byte| self.takes_byte(*byte))
+    }
+
+    fn takes_byte(&mut self, byte: u8) -> bool {
+        if self.left > 0 {
+            let is_next = (self.from..=self.to).contains(&byte);
+            *self = Tail { left: self.left.saturating_sub(1), from: 0x80, to: 0xbf };
+            return is_next;
+        }
+        let (left, from, to) = match byte {
+            0..=0x7f => return true,
+            0xc2..=0xdf => (1, 0x80, 0xbf),
+            0xe0 => (2, 0xa0, 0xbf),
+            0xed => (2, 0x80, 0x9f),
+            0xe1..=0xef => (2, 0x80, 0xbf),
+            0xf0 => (3, 0x90, 0xbf),
+            0xf1..=0xf3 => (3, 0x80, 0xbf),
+            0xf4 => (3, 0x80, 0x8f),
+            _ => return false,
+        };
+        *self = Tail { left, from, to };
+        true
+    }
+}
+
+/// Whether the parameters of a media type, in lower case, let the text be read as UTF-8.
+fn are_harmless(parameters: &[u8]) -> bool {
+    match parameters.trim_ascii_start() {
+        b";charset=utf-8" | b"; charset=utf-8" | b"; charset=\"utf-8\"" | b"; charset=us-ascii" => true,
+        _ => !parameters.windows(b"charset".len()).any(|window| window == b"charset"),
+    }
+}
+
+/// Whether a parser that ignores case may take the key for this name.
+fn is_alike(key: &[u8], name: &[u8]) -> bool {
+    key.eq_ignore_ascii_case(name) || !(key.is_ascii() && name.is_ascii()) && folded(key) == folded(name)
+}
+
+/// The text in lower case. Two letters beyond ASCII, ſ and the sign for Kelvin, become ASCII in
+/// another case.
+fn folded(mut text: &[u8]) -> Vec<u8> {
+    let mut lower = Vec::new();
+    while let Some((first, rest)) = text.split_first() {
+        let (letter, behind) = match text {
+            [0xc5, 0xbf, behind @ ..] => (b's', behind),
+            [0xe2, 0x84, 0xaa, behind @ ..] => (b'k', behind),
+            _ => (first.to_ascii_lowercase(), rest),
+        };
+        lower.push(letter);
+        text = behind;
+    }
+    lower
+}

@@ -1,0 +1,231 @@
+//! `JsonValues`: several values of one document.
+
+use super::generate::{malformed, sizes, with_pointer};
+use super::values_model::values_in;
+use super::{cases, chunks, for_every_cut};
+use crate::{JsonValue, JsonValues, Pointers};
+use proptest::prelude::*;
+
+type Values = Option<Vec<super::values_model::Value>>;
+
+fn read(document: &[u8], pointers: &[&str], sizes: &[usize]) -> Values {
+    let pointers = Pointers::parse(pointers.iter().copied()).unwrap();
+    let mut values = JsonValues::new(&pointers);
+    chunks(document, sizes).into_iter().for_each(|chunk| values.push(chunk));
+    let is_failed = values.is_failed();
+    let value = |value| match value {
+        JsonValue::Absent => Ok(None),
+        JsonValue::Text(text) => Ok(Some(text.into_vec())),
+        JsonValue::Unreadable => Err(()),
+    };
+    let found = values.finish();
+    assert!(!is_failed || found.is_none());
+    found.map(|values| values.into_iter().map(value).collect())
+}
+
+/// The value at `/a/b`, in one chunk; `None` if the document is unreadable.
+fn one(document: &str) -> Option<Result<Option<String>, ()>> {
+    let found = read(document.as_bytes(), &["/a/b"], &[usize::MAX])?.remove(0);
+    Some(found.map(|value| value.map(|text| String::from_utf8(text).unwrap())))
+}
+
+fn is(document: &str, expected: &str) {
+    assert_eq!(one(document), Some(Ok(Some(expected.into()))), "{document}");
+}
+
+#[test]
+fn texts_whole_numbers_and_flags_have_values() {
+    for (value, expected) in [
+        (r#""small""#, "small"),
+        (r#""\u0073m\u00e4ll\n\ud83d\ude00\/\\\"""#, "smäll\n😀/\\\""),
+        (r#""""#, ""),
+        ("12", "12"),
+        ("-12", "-12"),
+        ("-0", "0"),
+        ("0.0e9", "0"),
+        ("12.0", "12"),
+        ("1.2E1", "12"),
+        ("1200e-2", "12"),
+        ("9007199254740992", "9007199254740992"),
+        ("-9007199254740992", "-9007199254740992"),
+        ("true", "true"),
+        ("false", "false"),
+    ] {
+        is(&format!(r#"{{"a":{{"b":{value}}}}}"#), expected);
+        is(
+            &format!(" {{\"x\":[{{\"b\":0}}],\"\\u0061\" : {{\r\n\t\"b\" :{value} , \"c\":1}} }}\n"),
+            expected,
+        );
+    }
+}
+
+#[test]
+fn anything_else_has_none() {
+    for value in [
+        "1.5",
+        "1e-1",
+        "9007199254740993",
+        "1e400",
+        "{}",
+        "[]",
+        r#"["b"]"#,
+        r#"{"b":1}"#,
+        r#""\ud800""#,
+        r#""\udc00""#,
+        r#""\ud800x""#,
+        r#""a\u0000""#,
+    ] {
+        assert_eq!(one(&format!(r#"{{"a":{{"b":{value}}}}}"#)), Some(Err(())), "{value}");
+    }
+    let long = |length: usize| format!(r#"{{"a":{{"b":"{}"}}}}"#, "x".repeat(length));
+    assert_eq!(one(&long(1_025)), Some(Err(())));
+    is(&long(1_024), &"x".repeat(1_024));
+    for document in [
+        "{}",
+        "[]",
+        "12",
+        "null",
+        r#"{"a":null}"#,
+        r#"{"a":{"b":null}}"#,
+        r#"{"a":["b"]}"#,
+        r#"{"b":{"a":1}}"#,
+    ] {
+        assert_eq!(one(document), Some(Ok(None)), "{document}");
+    }
+}
+
+#[test]
+fn a_document_in_doubt_is_unreadable() {
+    for document in [
+        // Parsers take the first or the last of equal keys, and some ignore case.
+        r#"{"a":{"b":1,"b":1}}"#,
+        r#"{"a":{"b":1},"a":{}}"#,
+        r#"{"a":{"b":1},"\u0061":2}"#,
+        r#"{"a":{"b":1,"B":2}}"#,
+        r#"{"A":{"b":1}}"#,
+        r#"{"a":{"b":1,"b":null}}"#,
+        // Parsers in C end a key at NUL, and others drop half of a pair.
+        r#"{"a\u0000":1,"a":{"b":1}}"#,
+        r#"{"x":{"\ud800a":1}}"#,
+        r#"{"x\udc00":1}"#,
+        // What follows may be read in its place.
+        r#"{"a":{"b":1}} {}"#,
+        r#"{"a":{"b":1}},"#,
+        r#"{"a":{"b":1}"#,
+        "",
+        " ",
+        // Relaxed parsers read on.
+        r#"{"a":{"b":1},}"#,
+        r#"{"a":{"b":1},/**/"c":2}"#,
+        r#"{'a':{"b":1}}"#,
+        r#"{a:{"b":1}}"#,
+        r#"{"a":{"b":01}}"#,
+        r#"{"a":{"b":+1}}"#,
+        r#"{"a":{"b":NaN}}"#,
+        "{\"a\":{\"b\":\"\n\"}}",
+        "\u{feff}{\"a\":{\"b\":1}}",
+    ] {
+        assert_eq!(one(document), None, "{document}");
+    }
+    let utf_16: Vec<u8> = r#"{"a":{"b":1}}"#.encode_utf16().flat_map(u16::to_le_bytes).collect();
+    assert_eq!(read(&utf_16, &["/a/b"], &[1]), None);
+    for broken in [&b"\xc1\xa1"[..], b"\xe0\x81\xa1", b"\xed\xa0\x80", b"\xf4\x90\x80\x80", b"\xff", b"\xc3"]
+    {
+        let document = [br#"{"a":{"b":1},""#, broken, br#"":2}"#].concat();
+        assert_eq!(read(&document, &["/a/b"], &[usize::MAX]), None, "{broken:?}");
+    }
+    // Two letters beyond ASCII become ASCII in another case.
+    let task = |key: &str| read(format!(r#"{{"{key}":1}}"#).as_bytes(), &["/task"], &[1]);
+    for key in ["ta\u{17f}k", "tas\u{212a}", "TASK", "tasK", "\\u0054ask"] {
+        assert_eq!(task(key), None, "{key}");
+    }
+    assert_eq!(task("taśk"), Some(vec![Ok(None)]));
+}
+
+#[test]
+fn doubts_elsewhere_are_harmless() {
+    for document in [
+        r#"{"x":1,"x":2,"a":{"b":1}}"#,
+        r#"{"x":{"b":1,"b":2,"a":0},"a":{"b":1,"c":{"a":1,"A":1}}}"#,
+        r#"{"x":"\ud800 \u0000","a":{"b":1}}"#,
+        r#"{"x":1e999,"a":{"b":1},"b":[{"a":1,"a":2}]}"#,
+    ] {
+        is(document, "1");
+    }
+}
+
+#[test]
+fn sixty_four_levels_are_read() {
+    let nested =
+        |depth: usize| format!(r#"{{"x":{}{},"a":{{"b":1}}}}"#, "[".repeat(depth), "]".repeat(depth));
+    is(&nested(63), "1");
+    assert_eq!(one(&nested(64)), None);
+    assert_eq!(one(&"[".repeat(100_000)), None);
+}
+
+#[test]
+fn many_pointers_are_found_at_once() {
+    let names: Vec<String> = (0..JsonValues::MAX_POINTERS).map(|at| format!("/k/{at}")).collect();
+    let pointers: Vec<&str> = names.iter().map(String::as_str).collect();
+    let list = (0..64).map(|at| at.to_string()).collect::<Vec<_>>().join(",");
+    let expected = (0..64).map(|at| Ok(Some(at.to_string().into_bytes()))).collect::<Vec<_>>();
+    assert_eq!(read(format!(r#"{{"k":[{list}]}}"#).as_bytes(), &pointers, &[3]), Some(expected));
+    let both = ["/a", "/a/b", "/a", "", "/0/1"];
+    let expected = vec![Err(()), Ok(Some(b"x".to_vec())), Err(()), Err(()), Ok(None)];
+    assert_eq!(read(br#"{"a":{"b":"x"}}"#, &both, &[1]), Some(expected));
+}
+
+#[test]
+fn values_are_the_same_whatever_the_chunks() {
+    for document in [
+        r#"{"a":{"b":"\u0073m\u00e4llü\ud83d\ude00"},"c":[1,{"d":-1.20e1}],"e":"é\ud800"}"#,
+        r#"{"a":{"b":1},"\u0061":2}"#,
+        r#"{"c":[true,{"d":null}],"x":"\ud800\ud83d\ude00","a":{"c":0}} "#,
+    ] {
+        let pointers = ["/a/b", "/c/1/d", "/c/0", "/e"];
+        for_every_cut(document.as_bytes(), |prefix, sizes| {
+            assert_eq!(read(prefix, &pointers, sizes), values_in(prefix, &pointers), "{document}");
+        });
+    }
+}
+
+#[test]
+fn the_headers_say_whether_a_body_can_be_read() {
+    for (content_type, encoding, expected) in [
+        ("application/json", "", true),
+        ("Application/JSON ; Charset=\"UTF-8\"", " Identity", true),
+        ("application/problem+json;charset=utf-8", "", true),
+        ("application/json;q=1; profile=x", "", true),
+        ("application/json;charset=utf-8;q=1", "", false),
+        ("application/json; charset=us-ascii", "", true),
+        ("application/json; charset=utf-7", "", false),
+        ("application/json; charset=utf-8; charset=utf-16", "", false),
+        ("application/json; x=1;charset =utf-7", "", false),
+        ("application/json", "gzip", false),
+        ("application/json,text/plain", "", false),
+        ("text/json", "", false),
+        ("application/grpc+json", "", false),
+        ("application/Connect+json", "", false),
+        ("", "", false),
+    ] {
+        let found = JsonValues::can_read(content_type.as_bytes(), encoding.as_bytes());
+        assert_eq!(found, expected, "{content_type} {encoding}");
+    }
+}
+
+proptest! {
+    #![proptest_config(cases(4_000))]
+
+    #[test]
+    fn a_document_has_the_values_of_the_model(((document, pointer), sizes) in (with_pointer(), sizes())) {
+        let pointers = [&*pointer, "/a", "/a/b", "/0", "/1/usage"];
+        let document = document.as_bytes();
+        prop_assert_eq!(read(document, &pointers, &sizes), values_in(document, &pointers));
+    }
+
+    #[test]
+    fn a_malformed_document_has_the_values_of_the_model(((document, pointer), sizes) in (malformed(), sizes())) {
+        let pointers = [&*pointer, "/a"];
+        prop_assert_eq!(read(&document, &pointers, &sizes), values_in(&document, &pointers));
+    }
+}
