@@ -166,7 +166,10 @@ impl<'a> Plans<'a> {
         let hint = match node.meant(name, &known) {
             Some(near) => format!("did you mean `{near}`?"),
             None if known.is_empty() => "`plan` names no plan".into(),
-            None => format!("expected {}", one_of(&known)),
+            None => {
+                let names: Vec<String> = known.iter().map(|name| quoted(name).to_string()).collect();
+                format!("expected {}", one_of(&names.iter().map(String::as_str).collect::<Vec<_>>()))
+            }
         };
         node.fail(format!("unknown plan {}, {hint}", quoted(name)));
         None
