@@ -301,6 +301,15 @@ impl Simulation {
                 "Adaptive limits stay at their start values: the command measures no upstream.".to_owned(),
             );
         }
+        let pointers: Vec<String> =
+            self.policy().body_pointers().map(|pointer| format!("`{pointer}`")).collect();
+        if !pointers.is_empty() && !is_logged {
+            notes.push(format!(
+                "The command has no body: it counts {} as absent. A gateway that cannot read a body takes \
+                 conditions on it to hold.",
+                pointers.join(", ")
+            ));
+        }
         for path in self.policy().properties() {
             let is_given = incoming
                 .properties

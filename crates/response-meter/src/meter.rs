@@ -143,13 +143,17 @@ impl Meter {
     }
 }
 
-/// Whether the media type is `application/json` or `application/*+json`.
+/// Whether the media type is `application/json` or `application/*+json` (RFC 6838 §4.2 has the
+/// characters).
 pub(crate) fn is_json(media_type: &[u8]) -> bool {
     let Some((kind, subtype)) = media_type.split_at_checked(b"application/".len()) else {
         return false;
     };
+    // Several types in one line are none: each reader takes another one.
+    let is_token = subtype.iter().all(|byte| byte.is_ascii_alphanumeric() || b"!#$&^_.+-".contains(byte));
     let suffix = subtype.len().checked_sub(b"+json".len()).and_then(|start| subtype.get(start..));
-    kind.eq_ignore_ascii_case(b"application/")
+    is_token
+        && kind.eq_ignore_ascii_case(b"application/")
         && (subtype.eq_ignore_ascii_case(b"json")
             || suffix.is_some_and(|suffix| suffix.eq_ignore_ascii_case(b"+json")))
 }

@@ -378,7 +378,7 @@ impl Cost {
                 let is_cut = !is_seen && matches!(usage.status, Some(408 | 504));
                 let units = match is_final && !is_cut {
                     true if is_seen => seen,
-                    true => default,
+                    true => seen.max(default),
                     // A client must not pay less because it hides the number.
                     false => {
                         *unread = unread.saturating_add(1);

@@ -124,11 +124,14 @@ impl Sum {
 
     /// What a response has of the sum. A number that is absent counts 0. A negative weight counts
     /// only where its number is final, so that no response costs less because a part of it is
-    /// unknown.
+    /// unknown. If positive terms are in the body, only these tell that the response has the sum: a
+    /// client may suppress them, while a header with a part of the sum still comes.
     pub(super) fn total(&self, usage: &Usage, measures: &Measures) -> Total {
         let (mut more, mut less) = (0u128, 0u128);
         let (mut is_seen, mut is_final) = (false, true);
-        for Term { numbers, weight } in &self.terms {
+        let is_in_body = |term: &Term| term.numbers.iter().any(|number| matches!(number, Measure::Json(_)));
+        let has_body = self.terms.iter().any(|term| term.weight > 0 && is_in_body(term));
+        for term @ Term { numbers, weight } in &self.terms {
             let (mut seen, mut is_known) = (None, true);
             for number in numbers {
                 let place = measures.values.iter().position(|value| value == number);
@@ -139,7 +142,7 @@ impl Sum {
             is_final &= is_known;
             let part = u128::from(seen.unwrap_or(0)).saturating_mul(weight.unsigned_abs().into());
             if *weight > 0 {
-                is_seen |= seen.is_some();
+                is_seen |= seen.is_some() && (is_in_body(term) || !has_body);
                 more = more.saturating_add(part);
             } else if is_known {
                 less = less.saturating_add(part);

@@ -49,6 +49,8 @@ fn the_content_type_selects_the_reader() {
         "json",
         "application/",
         "application/jsonp",
+        "application/x-www-form-urlencoded,application/a+json",
+        "application/x-www-form-urlencoded +json",
         "application/x-json",
         "application/json+zip",
         "+json",
