@@ -56,14 +56,17 @@ pub struct JsonValues {
 /// The value at a pointer.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum JsonValue {
-    /// There is nothing, or `null`.
+    /// There is nothing, or `null`: an object on the pointer's way lacks the key, a list is too
+    /// short, or `null` stands in their place.
     #[default]
     Absent,
     /// Text with its escapes decoded, a whole number from -2^53 to 2^53 in its shortest decimal
     /// form, `true` or `false`.
     Text(Box<[u8]>),
     /// Another number, an object, a list, or text that is too long, or has NUL or half of a
-    /// surrogate pair.
+    /// surrogate pair. Also if the pointer goes on at a scalar, or at a list in which its next name
+    /// is no index: a backend may look for the value elsewhere, for example in each message of a
+    /// batch.
     Unreadable,
 }
 
@@ -199,7 +202,7 @@ impl JsonValues {
                 Step::More => return,
                 Step::End => {
                     let value = number.whole().map_or(JsonValue::Unreadable, JsonValue::Text);
-                    self.found(value);
+                    self.found(&value);
                 }
                 Step::Malformed => self.next = Next::Failed,
             }
@@ -240,11 +243,11 @@ impl JsonValues {
             b'"' => self.begin_text(false),
             b'-' | b'0'..=b'9' => Next::Number(Number::new(byte)),
             b't' => {
-                self.set(self.ending(), &literal(b"true"));
+                self.set_scalar(&literal(b"true"));
                 Next::Literal(b"rue")
             }
             b'f' => {
-                self.set(self.ending(), &literal(b"false"));
+                self.set_scalar(&literal(b"false"));
                 Next::Literal(b"alse")
             }
             b'n' => Next::Literal(b"ull"),
@@ -264,6 +267,7 @@ impl JsonValues {
             self.next = Next::KeyOrEnd;
         } else {
             self.next = Next::ValueOrEnd;
+            self.set(self.matching(hits, &|name| name.index.is_none()), &JsonValue::Unreadable);
             self.find_element();
         }
     }
@@ -294,9 +298,16 @@ impl JsonValues {
     }
 
     /// The current value is this one, which ends here.
-    fn found(&mut self, value: JsonValue) {
-        self.set(self.ending(), &value);
+    fn found(&mut self, value: &JsonValue) {
+        self.set_scalar(value);
         self.end_value();
+    }
+
+    /// The current value is this one, and no `null`: a pointer that goes on is in doubt.
+    fn set_scalar(&mut self, value: &JsonValue) {
+        let ending = self.ending();
+        self.set(self.hits & !ending, &JsonValue::Unreadable);
+        self.set(ending, value);
     }
 
     /// The pointers that end at the current value.
@@ -405,9 +416,8 @@ impl JsonValues {
                 self.next = Next::Colon;
                 self.end_key(text.unwrap_or_default());
             }
-            Some(Text { bytes, is_unreadable: false }) => self.found(JsonValue::Text(bytes.into())),
-            Some(_) => self.found(JsonValue::Unreadable),
-            None => self.end_value(),
+            Some(Text { bytes, is_unreadable: false }) => self.found(&JsonValue::Text(bytes.into())),
+            _ => self.found(&JsonValue::Unreadable),
         }
     }
 

@@ -165,6 +165,7 @@ fn a_body_that_cannot_be_read_costs_the_most() {
         r#"{"n": [1]}"#,
         r#"{"n": "one"}"#,
         r#"{"n": 1, "n": 1}"#,
+        r#"[{"n": 10}]"#,
         r#"{"N": 1}"#,
         "{",
     ] {
@@ -220,6 +221,9 @@ fn a_condition_on_the_body_holds_if_the_body_cannot_be_read() {
         r#"{"params": {"name": "search"}}"#,
         r#"{"params": {"name": "read", "name": "search"}}"#,
         r#"{"params": {"name": ["search"]}}"#,
+        r#"[{"params": {"name": "search"}}]"#,
+        r#"{"params": [{"name": "search"}]}"#,
+        r#"{"params": "{\"name\": \"search\"}"}"#,
         "[",
     ] {
         assert_eq!(tool(body), Fate::Answered(429), "{body}");

@@ -80,18 +80,31 @@ fn anything_else_has_none() {
     let long = |length: usize| format!(r#"{{"a":{{"b":"{}"}}}}"#, "x".repeat(length));
     assert_eq!(one(&long(1_025)), Some(Err(())));
     is(&long(1_024), &"x".repeat(1_024));
-    for document in [
-        "{}",
-        "[]",
-        "12",
-        "null",
-        r#"{"a":null}"#,
-        r#"{"a":{"b":null}}"#,
-        r#"{"a":["b"]}"#,
-        r#"{"b":{"a":1}}"#,
-    ] {
+    for document in ["{}", "null", r#"{"a":null}"#, r#"{"a":{"b":null}}"#, r#"{"b":{"a":1}}"#] {
         assert_eq!(one(document), Some(Ok(None)), "{document}");
     }
+}
+
+#[test]
+fn a_list_or_a_scalar_on_the_way_is_unreadable() {
+    for document in [
+        "[]",
+        "12",
+        "true",
+        r#""a""#,
+        r#"[{"a":{"b":1}}]"#,
+        r#"{"a":["b"]}"#,
+        r#"{"a":[]}"#,
+        r#"{"a":"b"}"#,
+        r#"{"a":""}"#,
+        r#"{"a":1}"#,
+        r#"{"a":false}"#,
+    ] {
+        assert_eq!(one(document), Some(Err(())), "{document}");
+    }
+    let pointers = ["/0/a", "/2", "/00", "/-", "/4294967295"];
+    let expected = vec![Ok(Some(b"1".to_vec())), Ok(None), Err(()), Err(()), Err(())];
+    assert_eq!(read(br#"[{"a":1},2]"#, &pointers, &[1]), Some(expected));
 }
 
 #[test]
