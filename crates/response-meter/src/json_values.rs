@@ -318,7 +318,10 @@ impl JsonValues {
 
     /// The pointers of `among` whose names pass `test`.
     fn pointers(&self, among: u64, test: &dyn Fn(&[Name]) -> bool) -> u64 {
-        let (mut found, mut bit) = (0, u64::from(among != 0));
+        let (mut found, mut bit) = (0, 1_u64);
+        if among == 0 {
+            return found;
+        }
         for names in self.pointers.iter() {
             if among & bit != 0 && test(names) {
                 found |= bit;
@@ -330,6 +333,9 @@ impl JsonValues {
 
     fn set(&mut self, pointers: u64, value: &JsonValue) {
         let mut bit = 1_u64;
+        if pointers == 0 {
+            return;
+        }
         for place in &mut self.values {
             if pointers & bit != 0 {
                 place.clone_from(value);
@@ -526,21 +532,20 @@ fn are_harmless(parameters: &[u8]) -> bool {
 
 /// Whether a parser that ignores case may take the key for this name.
 fn is_alike(key: &[u8], name: &[u8]) -> bool {
-    key.eq_ignore_ascii_case(name) || !(key.is_ascii() && name.is_ascii()) && folded(key) == folded(name)
+    folded(key).eq(folded(name))
 }
 
 /// The text in lower case. Two letters beyond ASCII, ſ and the sign for Kelvin, become ASCII in
 /// another case.
-fn folded(mut text: &[u8]) -> Vec<u8> {
-    let mut lower = Vec::new();
-    while let Some((first, rest)) = text.split_first() {
+fn folded(mut text: &[u8]) -> impl Iterator<Item = u8> {
+    std::iter::from_fn(move || {
+        let (first, rest) = text.split_first()?;
         let (letter, behind) = match text {
             [0xc5, 0xbf, behind @ ..] => (b's', behind),
             [0xe2, 0x84, 0xaa, behind @ ..] => (b'k', behind),
             _ => (first.to_ascii_lowercase(), rest),
         };
-        lower.push(letter);
         text = behind;
-    }
-    lower
+        Some(letter)
+    })
 }
