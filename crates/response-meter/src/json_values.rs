@@ -18,7 +18,8 @@ const MAX_VALUE_BYTES: usize = 1_024;
 /// A document has values only if it is read to its end. It is unreadable if
 /// - it is no JSON in UTF-8, is nested more than 64 levels deep, or something follows it;
 /// - on the way of a pointer, an object has a key twice, or one that differs from the pointer's
-///   name only in case: some parsers take the first, some the last, and some ignore case;
+///   name only in the case of ASCII letters: some parsers take the first, some the last, and some
+///   ignore case;
 /// - a key contains NUL, or half of a surrogate pair.
 ///
 /// ```
@@ -535,14 +536,16 @@ fn is_alike(key: &[u8], name: &[u8]) -> bool {
     folded(key).eq(folded(name))
 }
 
-/// The text in lower case. Two letters beyond ASCII, ſ and the sign for Kelvin, become ASCII in
-/// another case.
+/// The text with its ASCII letters in lower case, and with those beyond that some parsers take for
+/// them: `ſ` and the Kelvin sign as Unicode does, `İ` as `Character.toLowerCase` of Java, `ı` as its
+/// `equalsIgnoreCase`. Other letters beyond ASCII are alike only if they are equal.
 fn folded(mut text: &[u8]) -> impl Iterator<Item = u8> {
     std::iter::from_fn(move || {
         let (first, rest) = text.split_first()?;
         let (letter, behind) = match text {
             [0xc5, 0xbf, behind @ ..] => (b's', behind),
             [0xe2, 0x84, 0xaa, behind @ ..] => (b'k', behind),
+            [0xc4, 0xb0 | 0xb1, behind @ ..] => (b'i', behind),
             _ => (first.to_ascii_lowercase(), rest),
         };
         text = behind;

@@ -60,6 +60,7 @@ fn folded(text: &[u8]) -> String {
     let fold = |letter| match letter {
         'ſ' => 's',
         '\u{212a}' => 'k',
+        'İ' | 'ı' => 'i',
         letter => letter.to_ascii_lowercase(),
     };
     String::from_utf8(text.to_vec()).unwrap().chars().map(fold).collect()
