@@ -209,6 +209,21 @@ fn only_a_request_whose_limits_need_its_body_waits() {
 }
 
 #[test]
+fn a_client_on_a_list_does_not_wait() {
+    let gateway = gateway();
+    let fate = |list: &str, user: &str| {
+        assert!(gateway.configure(&RULES.replacen('{', &format!("{{{list},"), 1)));
+        gateway.fate(post(&gateway, "/chat", &[JSON, ("x-user-id", user)]))
+    };
+    let lists = r#""allow": [{"user": "ann"}], "deny": ["192.0.2.0/24", {"user": "eve"}]"#;
+    assert_eq!((fate(lists, "ann"), fate(lists, "eve")), (Fate::Upstream, Fate::Answered(429)));
+    assert_eq!(fate(lists, "bob"), Fate::Paused);
+    // A list in shadow decides nothing.
+    let shadow = format!(r#"{lists}, "mode": "shadow""#);
+    assert_eq!((fate(&shadow, "ann"), fate(&shadow, "eve")), (Fate::Upstream, Fate::Paused));
+}
+
+#[test]
 fn a_condition_on_the_body_holds_if_the_body_cannot_be_read() {
     let gateway = gateway();
     let tool = |body: &str| sent(&gateway, "/tool", body.as_bytes(), 5);
