@@ -224,6 +224,35 @@ fn a_client_on_a_list_does_not_wait() {
 }
 
 #[test]
+fn bodies_take_no_slots_of_other_requests() {
+    const BODIES: usize = 2_500;
+    let gateway = gateway();
+    assert!(gateway.configure(&RULES.replacen(r#""rpu": 1,"#, r#""rpu": 9000,"#, 1)));
+    let vm = &gateway.vms[0];
+    let held: Vec<usize> = (0..BODIES).map(|_| post(&gateway, "/chat", &[JSON])).collect();
+    assert_eq!((gateway.paused(), gateway.counter("diana.unheld_requests")), (BODIES, 0));
+    // Further bodies are unread, also by another plugin of the worker.
+    let fate = |path: &str| gateway.fate(post(&gateway, path, &[JSON]));
+    assert_eq!(fate("/chat"), Fate::Upstream);
+    assert!(vm.configure_again());
+    assert_eq!(fate("/chat"), Fate::Upstream);
+    assert_eq!(gateway.counter("diana.unheld_requests"), 2);
+    // Others wait for their turn: they have slots of their own.
+    assert_eq!((fate("/turns"), fate("/turns")), (Fate::Upstream, Fate::Paused));
+    assert_eq!((gateway.paused(), gateway.counter("diana.unheld_requests")), (BODIES + 1, 4));
+    // Slots are free again, however the wait ends.
+    let first = vm.streams()[0];
+    vm.reset(first);
+    assert_eq!(fate("/chat"), Fate::Paused);
+    gateway.pass(2_010);
+    assert!(held[1..].iter().all(|request| gateway.fate(*request) == Fate::Upstream));
+    assert_eq!(fate("/chat"), Fate::Paused);
+    gateway.end_all();
+    assert_eq!((gateway.kept_streams(), gateway.counter("diana.waiting_requests")), (0, 0));
+    gateway.no_crash();
+}
+
+#[test]
 fn a_condition_on_the_body_holds_if_the_body_cannot_be_read() {
     let gateway = gateway();
     let tool = |body: &str| sent(&gateway, "/tool", body.as_bytes(), 5);
