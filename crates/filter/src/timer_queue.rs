@@ -23,7 +23,7 @@ const MAX_HELD_REQUESTS: usize = 10_000;
 /// All plugins of a VM together hold at most this many requests for their bodies. These requests
 /// are not counted yet, so they have slots of their own: however many come, others can still wait
 /// for their turn or a store. Beyond this bound, bodies count as unread.
-const MAX_HELD_BODIES: usize = 2_500;
+pub(super) const MAX_HELD_BODIES: usize = 2_500;
 
 /// The queue is cleaned up only if it has more stale entries than this.
 const MAX_STALE_ENTRIES: usize = 64;

@@ -8,9 +8,6 @@ use crate::meter::is_json;
 use crate::number::{Number, Step};
 use crate::pointer::{MAX_DEPTH, Name, Pointers};
 
-/// The longest value, in bytes. Names of keys that are longer equal no name of a pointer.
-const MAX_VALUE_BYTES: usize = 1_024;
-
 /// Reads one JSON document (RFC 8259) in chunks of any size, for the values at up to
 /// [`MAX_POINTERS`](JsonValues::MAX_POINTERS) pointers. Memory is constant, apart from the values,
 /// each of at most 1,024 bytes.
@@ -130,6 +127,9 @@ struct Tail {
 impl JsonValues {
     /// The most pointers of a reader.
     pub const MAX_POINTERS: usize = 64;
+
+    /// The longest value, in bytes. Names of keys that are longer equal no name of a pointer.
+    pub const MAX_VALUE_BYTES: usize = 1_024;
 
     /// A reader before the first byte of a document. Of more than `MAX_POINTERS` pointers, the
     /// others lead to nothing.
@@ -406,7 +406,7 @@ impl JsonValues {
 
     fn append(&mut self, run: &[u8]) {
         if let Some(Text { bytes, is_unreadable }) = &mut self.text {
-            match bytes.len().saturating_add(run.len()) <= MAX_VALUE_BYTES {
+            match bytes.len().saturating_add(run.len()) <= JsonValues::MAX_VALUE_BYTES {
                 true => bytes.extend_from_slice(run),
                 false => *is_unreadable = true,
             }

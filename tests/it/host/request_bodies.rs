@@ -227,6 +227,7 @@ fn a_client_on_a_list_does_not_wait() {
 fn bodies_take_no_slots_of_other_requests() {
     const BODIES: usize = 2_500;
     let gateway = gateway();
+    assert_eq!(gateway.world.logged("; at most 10000 KiB of bodies"), 1, "four pointers");
     assert!(gateway.configure(&RULES.replacen(r#""rpu": 1,"#, r#""rpu": 9000,"#, 1)));
     let vm = &gateway.vms[0];
     let held: Vec<usize> = (0..BODIES).map(|_| post(&gateway, "/chat", &[JSON])).collect();
