@@ -32,6 +32,7 @@ use super::metrics::Ids;
 use super::plugin::{Plugin, Rejection};
 use super::request_body::BodyReader;
 use super::streams::{NewStreams, NumberMap};
+use super::timer_queue::HeldStreams;
 use crate::Host;
 use diana_base::exclusive::Exclusive;
 use diana_limiter::request::protocol::Protocol;
@@ -114,8 +115,7 @@ pub struct Filter<H: Host> {
     /// Whether there was an event after a configuration. Envoy first tries each configuration in a
     /// VM that ends without notice, so gauges of documents show nothing before.
     is_live: Cell<bool>,
-    /// How many requests all plugins hold.
-    held_requests: Rc<Cell<usize>>,
+    held_streams: Rc<HeldStreams>,
 }
 
 impl<H: Host> Filter<H> {
@@ -134,7 +134,7 @@ impl<H: Host> Filter<H> {
             polls: Exclusive::default(),
             ids: Rc::default(),
             is_live: Cell::default(),
-            held_requests: Rc::default(),
+            held_streams: Rc::default(),
         }
     }
 

@@ -7,6 +7,7 @@
 //! ```
 
 use crate::Host;
+use crate::timer_queue::MAX_HELD_BODIES;
 use diana_config::Configuration;
 use diana_limiter::policy::Policy;
 use diana_limiter::request::claims::ClaimValue;
@@ -68,6 +69,12 @@ impl BodyParts {
         let values = JsonValues::new(&self.pointers);
         let left = usize::try_from(self.max).unwrap_or(usize::MAX);
         Some(BodyReader { values: Some(values), left, has_begun: false })
+    }
+
+    /// The most bytes of bodies that all plugins of a VM keep at once for these parts.
+    pub(super) fn footprint(&self) -> usize {
+        let each = self.pointers.len().saturating_mul(JsonValues::MAX_VALUE_BYTES);
+        MAX_HELD_BODIES.saturating_mul(each)
     }
 
     /// The request whose body has these values; none if it has no body.

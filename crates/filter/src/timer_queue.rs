@@ -20,6 +20,11 @@ const MAX_REFUSALS: usize = 1_000;
 /// of the gateway. Beyond this bound, requests that would have to wait are refused.
 const MAX_HELD_REQUESTS: usize = 10_000;
 
+/// All plugins of a VM together hold at most this many requests for their bodies. These requests
+/// are not counted yet, so they have slots of their own: however many come, others can still wait
+/// for their turn or a store. Beyond this bound, bodies count as unread.
+pub(super) const MAX_HELD_BODIES: usize = 2_500;
+
 /// The queue is cleaned up only if it has more stale entries than this.
 const MAX_STALE_ENTRIES: usize = 64;
 
@@ -42,6 +47,15 @@ pub(super) enum Held<H: Host> {
     Body,
 }
 
+/// How many streams all plugins of a VM hold.
+#[derive(Debug, Default)]
+pub(super) struct HeldStreams {
+    /// Requests that wait for their turn or a store.
+    requests: Cell<usize>,
+    /// Requests that wait for their bodies.
+    bodies: Cell<usize>,
+}
+
 /// The wait of one stream.
 #[derive(Debug)]
 pub(super) struct Turn<H: Host> {
@@ -61,8 +75,7 @@ pub(super) struct TimerQueue<H: Host> {
     queue: BinaryHeap<Reverse<(Time, u64, u32)>>,
     turns: NumberMap<Turn<H>>,
     refusals: usize,
-    /// How many requests all plugins of the VM hold.
-    held_requests: Rc<Cell<usize>>,
+    held_streams: Rc<HeldStreams>,
     next_sequence: u64,
     /// Whether the host runs a timer.
     has_timer: bool,
@@ -80,7 +93,7 @@ impl<H: Host> TimerQueue<H> {
             queue: BinaryHeap::new(),
             turns: NumberMap::default(),
             refusals: 0,
-            held_requests: Rc::default(),
+            held_streams: Rc::default(),
             next_sequence: 0,
             has_timer: false,
             armed: None,
@@ -108,14 +121,19 @@ impl<H: Host> TimerQueue<H> {
         self.refusals < MAX_REFUSALS
     }
 
-    /// Shares the count of held requests with other plugins.
-    pub(super) fn share_held_requests(&mut self, held: &Rc<Cell<usize>>) {
-        self.held_requests = Rc::clone(held);
+    /// Shares the counts of held streams with other plugins.
+    pub(super) fn share_held_streams(&mut self, held: &Rc<HeldStreams>) {
+        self.held_streams = Rc::clone(held);
     }
 
-    /// Whether no more requests may be held.
+    /// Whether no more requests may be held for their turn or a store.
     pub(super) fn is_full(&self) -> bool {
-        self.held_requests.get() >= MAX_HELD_REQUESTS
+        self.held_streams.requests.get() >= MAX_HELD_REQUESTS
+    }
+
+    /// Whether no more requests may be held for their bodies.
+    pub(super) fn is_full_of_bodies(&self) -> bool {
+        self.held_streams.bodies.get() >= MAX_HELD_BODIES
     }
 
     /// Holds a stream until `until`. Returns `held` if the host provides no timer.
@@ -196,9 +214,7 @@ impl<H: Host> TimerQueue<H> {
         self.refusals = 0;
         self.count(self.turns.len(), -1);
         let turns = self.turns.take().into_iter();
-        let turns = turns.inspect(|(_, turn)| {
-            self.held_requests.set(self.held_requests.get().saturating_sub(turn.requests()))
-        });
+        let turns = turns.inspect(|(_, turn)| self.held_streams.remove(&turn.held));
         let mut all: Vec<(u32, Turn<H>)> =
             turns.filter_map(|(id, turn)| Some((u32::try_from(id).ok()?, turn))).collect();
         sort::sort_by_key(&mut all, |(_, turn)| turn.sequence);
@@ -208,7 +224,7 @@ impl<H: Host> TimerQueue<H> {
     fn put(&mut self, id: u32, until: Time, turn: Turn<H>) {
         self.take(id);
         self.refusals = self.refusals.saturating_add(turn.held.is_refusal().into());
-        self.held_requests.set(self.held_requests.get().saturating_add(turn.requests()));
+        self.held_streams.add(&turn.held);
         self.next_sequence = self.next_sequence.wrapping_add(1);
         self.queue.push(Reverse((until, self.next_sequence, id)));
         let before = self.turns.len();
@@ -220,7 +236,7 @@ impl<H: Host> TimerQueue<H> {
         let turn = self.turns.remove(id)?;
         self.count(1, -1);
         self.refusals = self.refusals.saturating_sub(turn.held.is_refusal().into());
-        self.held_requests.set(self.held_requests.get().saturating_sub(turn.requests()));
+        self.held_streams.remove(&turn.held);
         Some(turn)
     }
 
@@ -245,11 +261,22 @@ impl<H: Host> TimerQueue<H> {
     }
 }
 
-impl<H: Host> Turn<H> {
-    /// How many requests this entry holds: none for a refusal, because refusals have a bound of
-    /// their own.
-    fn requests(&self) -> usize {
-        (!self.held.is_refusal()).into()
+impl HeldStreams {
+    fn add<H: Host>(&self, held: &Held<H>) {
+        self.count(held, |count| count.saturating_add(1));
+    }
+
+    fn remove<H: Host>(&self, held: &Held<H>) {
+        self.count(held, |count| count.saturating_sub(1));
+    }
+
+    fn count<H: Host>(&self, held: &Held<H>, change: impl Fn(usize) -> usize) {
+        match held {
+            Held::Request | Held::Query => self.requests.set(change(self.requests.get())),
+            Held::Body => self.bodies.set(change(self.bodies.get())),
+            // Each plugin has a bound of its own.
+            Held::Refusal(_) => {}
+        }
     }
 }
 

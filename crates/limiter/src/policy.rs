@@ -203,10 +203,16 @@ impl Policy {
         })
     }
 
-    /// Whether the decision about a request whose body was not read may depend on the body: a limit
-    /// that has a part of the body applies, or would apply with some bodies.
+    /// Whether the decision about a request whose body was not read may depend on the body: no list
+    /// decides, and a limit that has a part of the body applies, or would apply with some bodies.
+    /// Lists have no parts of the body.
     #[must_use]
     pub fn needs_body(&self, request: &Request) -> bool {
+        let client = |request: &Request| self.ip.client(request);
+        let is_denied = self.lists.deny.names(request, client) && self.denies(request);
+        if is_denied || self.lists.allow.names(request, client) {
+            return false;
+        }
         let (mut matches, mut found) = (Vec::new(), Vec::new());
         self.applicable(request, &mut matches, &mut found);
         found.iter().filter_map(|index| self.limits.get(*index)).any(|limit| limit.reads_body)

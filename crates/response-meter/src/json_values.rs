@@ -8,9 +8,6 @@ use crate::meter::is_json;
 use crate::number::{Number, Step};
 use crate::pointer::{MAX_DEPTH, Name, Pointers};
 
-/// The longest value, in bytes. Names of keys that are longer equal no name of a pointer.
-const MAX_VALUE_BYTES: usize = 1_024;
-
 /// Reads one JSON document (RFC 8259) in chunks of any size, for the values at up to
 /// [`MAX_POINTERS`](JsonValues::MAX_POINTERS) pointers. Memory is constant, apart from the values,
 /// each of at most 1,024 bytes.
@@ -18,7 +15,8 @@ const MAX_VALUE_BYTES: usize = 1_024;
 /// A document has values only if it is read to its end. It is unreadable if
 /// - it is no JSON in UTF-8, is nested more than 64 levels deep, or something follows it;
 /// - on the way of a pointer, an object has a key twice, or one that differs from the pointer's
-///   name only in case: some parsers take the first, some the last, and some ignore case;
+///   name only in the case of ASCII letters: some parsers take the first, some the last, and some
+///   ignore case;
 /// - a key contains NUL, or half of a surrogate pair.
 ///
 /// ```
@@ -56,14 +54,17 @@ pub struct JsonValues {
 /// The value at a pointer.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum JsonValue {
-    /// There is nothing, or `null`.
+    /// There is nothing, or `null`: an object on the pointer's way lacks the key, a list is too
+    /// short, or `null` stands in their place.
     #[default]
     Absent,
     /// Text with its escapes decoded, a whole number from -2^53 to 2^53 in its shortest decimal
     /// form, `true` or `false`.
     Text(Box<[u8]>),
     /// Another number, an object, a list, or text that is too long, or has NUL or half of a
-    /// surrogate pair.
+    /// surrogate pair. Also if the pointer goes on at a scalar, or at a list in which its next name
+    /// is no index: a backend may look for the value elsewhere, for example in each message of a
+    /// batch.
     Unreadable,
 }
 
@@ -126,6 +127,9 @@ struct Tail {
 impl JsonValues {
     /// The most pointers of a reader.
     pub const MAX_POINTERS: usize = 64;
+
+    /// The longest value, in bytes. Names of keys that are longer equal no name of a pointer.
+    pub const MAX_VALUE_BYTES: usize = 1_024;
 
     /// A reader before the first byte of a document. Of more than `MAX_POINTERS` pointers, the
     /// others lead to nothing.
@@ -199,7 +203,7 @@ impl JsonValues {
                 Step::More => return,
                 Step::End => {
                     let value = number.whole().map_or(JsonValue::Unreadable, JsonValue::Text);
-                    self.found(value);
+                    self.found(&value);
                 }
                 Step::Malformed => self.next = Next::Failed,
             }
@@ -240,11 +244,11 @@ impl JsonValues {
             b'"' => self.begin_text(false),
             b'-' | b'0'..=b'9' => Next::Number(Number::new(byte)),
             b't' => {
-                self.set(self.ending(), &literal(b"true"));
+                self.set_scalar(&literal(b"true"));
                 Next::Literal(b"rue")
             }
             b'f' => {
-                self.set(self.ending(), &literal(b"false"));
+                self.set_scalar(&literal(b"false"));
                 Next::Literal(b"alse")
             }
             b'n' => Next::Literal(b"ull"),
@@ -264,6 +268,7 @@ impl JsonValues {
             self.next = Next::KeyOrEnd;
         } else {
             self.next = Next::ValueOrEnd;
+            self.set(self.matching(hits, &|name| name.index.is_none()), &JsonValue::Unreadable);
             self.find_element();
         }
     }
@@ -294,9 +299,16 @@ impl JsonValues {
     }
 
     /// The current value is this one, which ends here.
-    fn found(&mut self, value: JsonValue) {
-        self.set(self.ending(), &value);
+    fn found(&mut self, value: &JsonValue) {
+        self.set_scalar(value);
         self.end_value();
+    }
+
+    /// The current value is this one, and no `null`: a pointer that goes on is in doubt.
+    fn set_scalar(&mut self, value: &JsonValue) {
+        let ending = self.ending();
+        self.set(self.hits & !ending, &JsonValue::Unreadable);
+        self.set(ending, value);
     }
 
     /// The pointers that end at the current value.
@@ -307,7 +319,10 @@ impl JsonValues {
 
     /// The pointers of `among` whose names pass `test`.
     fn pointers(&self, among: u64, test: &dyn Fn(&[Name]) -> bool) -> u64 {
-        let (mut found, mut bit) = (0, u64::from(among != 0));
+        let (mut found, mut bit) = (0, 1_u64);
+        if among == 0 {
+            return found;
+        }
         for names in self.pointers.iter() {
             if among & bit != 0 && test(names) {
                 found |= bit;
@@ -319,6 +334,9 @@ impl JsonValues {
 
     fn set(&mut self, pointers: u64, value: &JsonValue) {
         let mut bit = 1_u64;
+        if pointers == 0 {
+            return;
+        }
         for place in &mut self.values {
             if pointers & bit != 0 {
                 place.clone_from(value);
@@ -388,7 +406,7 @@ impl JsonValues {
 
     fn append(&mut self, run: &[u8]) {
         if let Some(Text { bytes, is_unreadable }) = &mut self.text {
-            match bytes.len().saturating_add(run.len()) <= MAX_VALUE_BYTES {
+            match bytes.len().saturating_add(run.len()) <= JsonValues::MAX_VALUE_BYTES {
                 true => bytes.extend_from_slice(run),
                 false => *is_unreadable = true,
             }
@@ -405,9 +423,8 @@ impl JsonValues {
                 self.next = Next::Colon;
                 self.end_key(text.unwrap_or_default());
             }
-            Some(Text { bytes, is_unreadable: false }) => self.found(JsonValue::Text(bytes.into())),
-            Some(_) => self.found(JsonValue::Unreadable),
-            None => self.end_value(),
+            Some(Text { bytes, is_unreadable: false }) => self.found(&JsonValue::Text(bytes.into())),
+            _ => self.found(&JsonValue::Unreadable),
         }
     }
 
@@ -516,21 +533,22 @@ fn are_harmless(parameters: &[u8]) -> bool {
 
 /// Whether a parser that ignores case may take the key for this name.
 fn is_alike(key: &[u8], name: &[u8]) -> bool {
-    key.eq_ignore_ascii_case(name) || !(key.is_ascii() && name.is_ascii()) && folded(key) == folded(name)
+    folded(key).eq(folded(name))
 }
 
-/// The text in lower case. Two letters beyond ASCII, ſ and the sign for Kelvin, become ASCII in
-/// another case.
-fn folded(mut text: &[u8]) -> Vec<u8> {
-    let mut lower = Vec::new();
-    while let Some((first, rest)) = text.split_first() {
+/// The text with its ASCII letters in lower case, and with those beyond that some parsers take for
+/// them: `ſ` and the Kelvin sign as Unicode does, `İ` as `Character.toLowerCase` of Java, `ı` as its
+/// `equalsIgnoreCase`. Other letters beyond ASCII are alike only if they are equal.
+fn folded(mut text: &[u8]) -> impl Iterator<Item = u8> {
+    std::iter::from_fn(move || {
+        let (first, rest) = text.split_first()?;
         let (letter, behind) = match text {
             [0xc5, 0xbf, behind @ ..] => (b's', behind),
             [0xe2, 0x84, 0xaa, behind @ ..] => (b'k', behind),
+            [0xc4, 0xb0 | 0xb1, behind @ ..] => (b'i', behind),
             _ => (first.to_ascii_lowercase(), rest),
         };
-        lower.push(letter);
         text = behind;
-    }
-    lower
+        Some(letter)
+    })
 }

@@ -165,6 +165,7 @@ fn a_body_that_cannot_be_read_costs_the_most() {
         r#"{"n": [1]}"#,
         r#"{"n": "one"}"#,
         r#"{"n": 1, "n": 1}"#,
+        r#"[{"n": 10}]"#,
         r#"{"N": 1}"#,
         "{",
     ] {
@@ -208,6 +209,51 @@ fn only_a_request_whose_limits_need_its_body_waits() {
 }
 
 #[test]
+fn a_client_on_a_list_does_not_wait() {
+    let gateway = gateway();
+    let fate = |list: &str, user: &str| {
+        assert!(gateway.configure(&RULES.replacen('{', &format!("{{{list},"), 1)));
+        gateway.fate(post(&gateway, "/chat", &[JSON, ("x-user-id", user)]))
+    };
+    let lists = r#""allow": [{"user": "ann"}], "deny": ["192.0.2.0/24", {"user": "eve"}]"#;
+    assert_eq!((fate(lists, "ann"), fate(lists, "eve")), (Fate::Upstream, Fate::Answered(429)));
+    assert_eq!(fate(lists, "bob"), Fate::Paused);
+    // A list in shadow decides nothing.
+    let shadow = format!(r#"{lists}, "mode": "shadow""#);
+    assert_eq!((fate(&shadow, "ann"), fate(&shadow, "eve")), (Fate::Upstream, Fate::Paused));
+}
+
+#[test]
+fn bodies_take_no_slots_of_other_requests() {
+    const BODIES: usize = 2_500;
+    let gateway = gateway();
+    assert_eq!(gateway.world.logged("; at most 10000 KiB of bodies"), 1, "four pointers");
+    assert!(gateway.configure(&RULES.replacen(r#""rpu": 1,"#, r#""rpu": 9000,"#, 1)));
+    let vm = &gateway.vms[0];
+    let held: Vec<usize> = (0..BODIES).map(|_| post(&gateway, "/chat", &[JSON])).collect();
+    assert_eq!((gateway.paused(), gateway.counter("diana.unheld_requests")), (BODIES, 0));
+    // Further bodies are unread, also by another plugin of the worker.
+    let fate = |path: &str| gateway.fate(post(&gateway, path, &[JSON]));
+    assert_eq!(fate("/chat"), Fate::Upstream);
+    assert!(vm.configure_again());
+    assert_eq!(fate("/chat"), Fate::Upstream);
+    assert_eq!(gateway.counter("diana.unheld_requests"), 2);
+    // Others wait for their turn: they have slots of their own.
+    assert_eq!((fate("/turns"), fate("/turns")), (Fate::Upstream, Fate::Paused));
+    assert_eq!((gateway.paused(), gateway.counter("diana.unheld_requests")), (BODIES + 1, 4));
+    // Slots are free again, however the wait ends.
+    let first = vm.streams()[0];
+    vm.reset(first);
+    assert_eq!(fate("/chat"), Fate::Paused);
+    gateway.pass(2_010);
+    assert!(held[1..].iter().all(|request| gateway.fate(*request) == Fate::Upstream));
+    assert_eq!(fate("/chat"), Fate::Paused);
+    gateway.end_all();
+    assert_eq!((gateway.kept_streams(), gateway.counter("diana.waiting_requests")), (0, 0));
+    gateway.no_crash();
+}
+
+#[test]
 fn a_condition_on_the_body_holds_if_the_body_cannot_be_read() {
     let gateway = gateway();
     let tool = |body: &str| sent(&gateway, "/tool", body.as_bytes(), 5);
@@ -220,6 +266,9 @@ fn a_condition_on_the_body_holds_if_the_body_cannot_be_read() {
         r#"{"params": {"name": "search"}}"#,
         r#"{"params": {"name": "read", "name": "search"}}"#,
         r#"{"params": {"name": ["search"]}}"#,
+        r#"[{"params": {"name": "search"}}]"#,
+        r#"{"params": [{"name": "search"}]}"#,
+        r#"{"params": "{\"name\": \"search\"}"}"#,
         "[",
     ] {
         assert_eq!(tool(body), Fate::Answered(429), "{body}");

@@ -33,7 +33,7 @@ impl<H: Host> Filter<H> {
         let Some(plugin) = Plugin::configure(host, size, before.as_deref(), &self.ids) else {
             return false;
         };
-        plugin.timer_queue.with(|queue| queue.share_held_requests(&self.held_requests));
+        plugin.timer_queue.with(|queue| queue.share_held_streams(&self.held_streams));
         self.activate(root, plugin);
         true
     }
@@ -43,7 +43,7 @@ impl<H: Host> Filter<H> {
     pub fn on_configure_route(&self, root: u32, listener: &[u8], route: &[u8]) -> Result<(), String> {
         let before = self.plugin(root).flatten();
         let plugin = Plugin::configure_route(self.host, listener, route, before.as_deref(), &self.ids)?;
-        plugin.timer_queue.with(|queue| queue.share_held_requests(&self.held_requests));
+        plugin.timer_queue.with(|queue| queue.share_held_streams(&self.held_streams));
         self.activate(root, plugin);
         Ok(())
     }

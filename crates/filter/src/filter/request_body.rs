@@ -18,7 +18,7 @@ impl<H: Host> Filter<H> {
         let Some(body) = plugin.body_reader() else {
             return false;
         };
-        if plugin.cannot_hold() || plugin.hold(id, plugin.body_deadline(), Held::Body).is_err() {
+        if plugin.cannot_hold_for_body() || plugin.hold(id, plugin.body_deadline(), Held::Body).is_err() {
             return false;
         }
         let stream = Stream {

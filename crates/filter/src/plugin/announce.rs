@@ -60,6 +60,9 @@ impl<H: Host> Plugin<H> {
              shared data",
             size.div_ceil(1024)
         );
+        if let Some(body) = &self.body {
+            words.extend(["; at most ", &body.footprint().div_ceil(1024).to_string(), " KiB of bodies"]);
+        }
         let clusters = self.worker.with(|worker| worker.clusters().join(", ")).unwrap_or_default();
         if policy.has_calendars() {
             words.extend(["; time zones ", diana_calendar::version()]);

@@ -15,7 +15,16 @@ impl<H: Host> Plugin<H> {
     /// Whether the worker holds too many requests to hold this one. If so, the request is counted
     /// as unheld.
     pub(crate) fn cannot_hold(&self) -> bool {
-        let is_full = self.is_full();
+        self.count_unheld(self.is_full())
+    }
+
+    /// Whether the worker holds too many requests for their bodies to hold this one. If so, the
+    /// request is counted as unheld.
+    pub(crate) fn cannot_hold_for_body(&self) -> bool {
+        self.count_unheld(self.timer_queue.with(|queue| queue.is_full_of_bodies()) == Some(true))
+    }
+
+    fn count_unheld(&self, is_full: bool) -> bool {
         if is_full {
             self.metrics.unheld();
         }

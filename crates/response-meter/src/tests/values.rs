@@ -80,18 +80,31 @@ fn anything_else_has_none() {
     let long = |length: usize| format!(r#"{{"a":{{"b":"{}"}}}}"#, "x".repeat(length));
     assert_eq!(one(&long(1_025)), Some(Err(())));
     is(&long(1_024), &"x".repeat(1_024));
-    for document in [
-        "{}",
-        "[]",
-        "12",
-        "null",
-        r#"{"a":null}"#,
-        r#"{"a":{"b":null}}"#,
-        r#"{"a":["b"]}"#,
-        r#"{"b":{"a":1}}"#,
-    ] {
+    for document in ["{}", "null", r#"{"a":null}"#, r#"{"a":{"b":null}}"#, r#"{"b":{"a":1}}"#] {
         assert_eq!(one(document), Some(Ok(None)), "{document}");
     }
+}
+
+#[test]
+fn a_list_or_a_scalar_on_the_way_is_unreadable() {
+    for document in [
+        "[]",
+        "12",
+        "true",
+        r#""a""#,
+        r#"[{"a":{"b":1}}]"#,
+        r#"{"a":["b"]}"#,
+        r#"{"a":[]}"#,
+        r#"{"a":"b"}"#,
+        r#"{"a":""}"#,
+        r#"{"a":1}"#,
+        r#"{"a":false}"#,
+    ] {
+        assert_eq!(one(document), Some(Err(())), "{document}");
+    }
+    let pointers = ["/0/a", "/2", "/00", "/-", "/4294967295"];
+    let expected = vec![Ok(Some(b"1".to_vec())), Ok(None), Err(()), Err(()), Err(())];
+    assert_eq!(read(br#"[{"a":1},2]"#, &pointers, &[1]), Some(expected));
 }
 
 #[test]
@@ -134,12 +147,23 @@ fn a_document_in_doubt_is_unreadable() {
         let document = [br#"{"a":{"b":1},""#, broken, br#"":2}"#].concat();
         assert_eq!(read(&document, &["/a/b"], &[usize::MAX]), None, "{broken:?}");
     }
-    // Two letters beyond ASCII become ASCII in another case.
-    let task = |key: &str| read(format!(r#"{{"{key}":1}}"#).as_bytes(), &["/task"], &[1]);
-    for key in ["ta\u{17f}k", "tas\u{212a}", "TASK", "tasK", "\\u0054ask"] {
+    // Four letters beyond ASCII become ASCII in another case.
+    let task = |key: &str| read(format!(r#"{{"{key}":1}}"#).as_bytes(), &["/task_id"], &[1]);
+    for key in [
+        "ta\u{17f}k_id",
+        "tas\u{212a}_id",
+        "TASK_ID",
+        "tasK_id",
+        "\\u0054ask_id",
+        "task_\u{130}d",
+        "task_\u{131}d",
+        "TASK_\\u0130D",
+    ] {
         assert_eq!(task(key), None, "{key}");
     }
-    assert_eq!(task("taśk"), Some(vec![Ok(None)]));
+    for key in ["taśk_id", "task_ïd", "task_i\u{307}d", "task_i", "task_id_"] {
+        assert_eq!(task(key), Some(vec![Ok(None)]), "{key}");
+    }
 }
 
 #[test]

@@ -35,10 +35,14 @@ fn find(tree: &Tree, names: &[String]) -> Option<Value> {
         });
     };
     match tree {
-        Tree::Scalar(_) => Some(Ok(None)),
+        Tree::Scalar(Ok(None)) => Some(Ok(None)),
+        Tree::Scalar(_) => Some(Err(())),
         Tree::List(items) => {
-            let index = name.parse().ok().filter(|index: &usize| index.to_string() == *name);
-            index.and_then(|index| items.get(index)).map_or(Some(Ok(None)), |item| find(item, rest))
+            let is_index = |index: &u32| index.to_string() == *name && *index < u32::MAX;
+            match name.parse().ok().filter(is_index) {
+                Some(index) => items.get(index as usize).map_or(Some(Ok(None)), |item| find(item, rest)),
+                None => Some(Err(())),
+            }
         }
         Tree::Object(entries) => {
             let alike = |key: &[u8]| key.len() <= MAX_BYTES && folded(key) == folded(name.as_bytes());
@@ -56,6 +60,7 @@ fn folded(text: &[u8]) -> String {
     let fold = |letter| match letter {
         'ſ' => 's',
         '\u{212a}' => 'k',
+        'İ' | 'ı' => 'i',
         letter => letter.to_ascii_lowercase(),
     };
     String::from_utf8(text.to_vec()).unwrap().chars().map(fold).collect()
