@@ -527,7 +527,11 @@ impl Tail {
 fn are_harmless(parameters: &[u8]) -> bool {
     match parameters.trim_ascii_start() {
         b";charset=utf-8" | b"; charset=utf-8" | b"; charset=\"utf-8\"" | b"; charset=us-ascii" => true,
-        _ => !parameters.windows(b"charset".len()).any(|window| window == b"charset"),
+        // Behind a comma, another type may follow.
+        _ => {
+            !parameters.contains(&b',')
+                && !parameters.windows(b"charset".len()).any(|window| window == b"charset")
+        }
     }
 }
 

@@ -224,6 +224,8 @@ fn the_headers_say_whether_a_body_can_be_read() {
         ("application/json; charset=us-ascii", "", true),
         ("application/json; charset=utf-7", "", false),
         ("application/json; charset=utf-8; charset=utf-16", "", false),
+        ("application/json;a=b,application/x-www-form-urlencoded", "", false),
+        ("application/x-www-form-urlencoded,application/a+json", "", false),
         ("application/json; x=1;charset =utf-7", "", false),
         ("application/json", "gzip", false),
         ("application/json,text/plain", "", false),
