@@ -357,14 +357,16 @@ fn settle(run: &mut Run, input: &mut Input) {
         return;
     }
     let (before, now, cost) = (run.look(), run.time(), input.scaled());
-    let charge = algorithm.charge(&mut run.cell, now, cost);
+    // A penalty's state follows the count.
+    let count = ..algorithm.size();
+    let charge = algorithm.charge(&mut run.cell[count], now, cost);
     assert!(charge.cost <= cost && run.look().remaining <= before.remaining);
-    algorithm.settle(&mut run.cell, now, charge, 0);
+    algorithm.settle(&mut run.cell[count], now, charge, 0);
     let promised = |verdict: Verdict| (verdict.remaining, verdict.more_in, verdict.full_in);
     // Foreign bytes may contain earlier refunds.
     assert!(!run.is_ours || promised(run.look()) == promised(before), "a charge and its refund");
     let left = run.look().remaining;
-    let charge = algorithm.charge(&mut run.cell, now, cost);
+    let charge = algorithm.charge(&mut run.cell[count], now, cost);
     assert!(!run.is_ours || run.look().remaining == left.saturating_sub(charge.cost));
 }
 
@@ -382,7 +384,7 @@ fn reserve(run: &mut Run, input: &mut Input) {
     if part == 0 {
         return;
     }
-    let Some(mut reservation) = reserve.reserve(&mut run.cell, now, part) else {
+    let Some(mut reservation) = reserve.reserve(&mut run.cell[..reserve.size()], now, part) else {
         assert!(!run.is_ours, "{before} units are too few for the reservation");
         return;
     };
@@ -393,7 +395,7 @@ fn reserve(run: &mut Run, input: &mut Input) {
         spent += if reservation.spend(cost) { cost } else { 0 };
     }
     assert!(spent <= reservation.charge.cost);
-    reserve.release(&mut run.cell, now, &reservation);
+    reserve.release(&mut run.cell[..reserve.size()], now, &reservation);
     let left = run.look().remaining;
     assert!(
         !run.is_ours || left == before - spent,
