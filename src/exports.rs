@@ -10,8 +10,8 @@ const CRITICAL: u32 = 5;
 
 // The numbers of proxy-wasm-cpp-host for what a host does after a callback, which Envoy takes from
 // its own filters. A held request takes those that stop the client at the buffer's limit, for
-// other numbers answer 413 there; 2 also hands each part of a body on once, as it comes. Without `allow_on_headers_stop_iteration`, Envoy takes 1 at the
-// headers as 4. nginx never holds a request.
+// other numbers answer 413 there; 2 also hands each part of a body on once, as it comes. Without
+// `allow_on_headers_stop_iteration`, Envoy takes 1 at the headers as 4. nginx never holds a request.
 
 /// `FilterHeadersStatus`: `StopIteration`, or `StopAllIterationAndWatermark`.
 fn headers_status(action: Action) -> u32 {

@@ -255,7 +255,7 @@ fn an_upload_that_is_cut_leaves_nothing() {
     assert_eq!(post(&gateway, "/chat", br#"{"model":"cut"}"#).0, 200);
 }
 
-/// Many streams at once, of which some wait for their turns after their bodies.
+/// Many streams at once. Some of them wait for their turns after their bodies.
 #[test]
 fn requests_wait_for_their_turns_after_their_bodies() {
     let (gateway, _upstream) = start(|config| config, "10s");

@@ -1,5 +1,5 @@
-//! Parts of the request's body: `request_json`, and `request_body`, which says how long and how much
-//! of a body the filter reads before it decides.
+//! Parts of the request's body: `request_json`, and `request_body`, which says for how long and how
+//! much of a body the filter reads before it decides.
 
 use diana_base::time::Span;
 use diana_document::{Node, quoted};

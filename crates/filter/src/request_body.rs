@@ -1,5 +1,5 @@
-//! The parts of a request's body by which limits count. The filter holds the headers of a request
-//! whose decision depends on its body, reads the body as it comes, and then decides.
+//! Parts of a request's body. The filter holds the headers of a request whose decision depends on
+//! its body, reads the body as it comes, and then decides.
 //!
 //! ```text
 //!   headers ─► reader? ─┬─ no, or the request has no body ────────────────────────► decide

@@ -9,9 +9,9 @@ const DATA: &[u8] = b"data";
 /// Reads a `text/event-stream` (WHATWG HTML, §9.2) in chunks of any size, for the number at each of
 /// several pointers in the data of the events. Methods take the index of the pointer.
 ///
-/// For each pointer, the last event with a number there decides. Events without one change nothing: other
-/// JSON, `null` at the pointer, and data that is no JSON, for example `[DONE]`. [`JsonNumbers`] says
-/// what has a value. An event that the end of the stream cuts counts, unlike in a browser: its
+/// For each pointer, the last event with a number there decides. Events without one change nothing:
+/// other JSON, `null` at the pointer, and data that is no JSON, for example `[DONE]`.
+/// [`JsonNumbers`] says what has a value. An event that the end of the stream cuts counts, unlike in a browser: its
 /// number was complete.
 ///
 /// ```

@@ -541,8 +541,8 @@ fn is_alike(key: &[u8], name: &[u8]) -> bool {
 }
 
 /// The text with its ASCII letters in lower case, and with those beyond that some parsers take for
-/// them: `ſ` and the Kelvin sign as Unicode does, `İ` as `Character.toLowerCase` of Java, `ı` as its
-/// `equalsIgnoreCase`. Other letters beyond ASCII are alike only if they are equal.
+/// them: `ſ` and the Kelvin sign as Unicode does, `İ` as `Character.toLowerCase` of Java, `ı` as
+/// its `equalsIgnoreCase`. Other letters beyond ASCII are alike only if they are equal.
 fn folded(mut text: &[u8]) -> impl Iterator<Item = u8> {
     std::iter::from_fn(move || {
         let (first, rest) = text.split_first()?;

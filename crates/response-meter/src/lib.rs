@@ -25,8 +25,8 @@
 //! ```
 //!
 //! A client must not be able to hide a number, so a reader tells a response without a number from
-//! one whose number it could not read: its value is not final. [`JsonValues`] reads a request's body
-//! in the same way, but for several values of a document that has to be beyond doubt.
+//! one whose number it could not read: its value is not final. [`JsonValues`] reads a request's
+//! body in the same way, but for several values of a document that has to be beyond doubt.
 #![forbid(unsafe_code)]
 #![cfg_attr(test, allow(clippy::arithmetic_side_effects, clippy::string_slice, clippy::unreachable))]
 

@@ -133,7 +133,7 @@ fn a_sum_weighs_the_numbers_of_the_response() {
     check("settle status=200 values=_,_,9", 50);
     check("settle status=504 values=_,_,9", 50);
     check("settle status=504 values=9,_,_", 9);
-    // What is not certain costs the most, and what would be taken off is not.
+    // An uncertain number costs the most, and takes nothing off.
     check("settle status=200 values=?9,?1,?", 50);
     check("settle status=200 values=?100,?20,?50", 180);
     check("settle status=200 values=?,?,?", 50);

@@ -116,7 +116,8 @@ fn exists(code: &str) -> Option<bool> {
     value.as_object()?.keys().all(|key| is_name(key)).then(|| all_exist(&value))
 }
 
-/// Whether the names in this object are keys, and so on in its values, unless these have free names.
+/// Whether the names in this object are keys, and so on in its values, unless these have free
+/// names.
 fn all_exist(value: &Value) -> bool {
     let is_free = |name: &str| {
         OTHERS.contains(&name) || of_any().any(|key| key.name == name && has_free_names(&key.shape))

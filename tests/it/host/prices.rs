@@ -72,7 +72,7 @@ fn cost(
     before - left(gateway)
 }
 
-/// What is left of the quota, by the headers of a request that costs nothing in the end.
+/// The rest of the quota in the headers of a request that costs nothing in the end.
 fn left(gateway: &Gateway) -> u64 {
     let vm = &gateway.vms[0];
     gateway.pass(200);
@@ -115,7 +115,7 @@ fn a_response_that_is_cut_costs_the_most() {
         let mut last = 0;
         for end in (0..=body.len()).step_by(5) {
             let cost = cost(&gateway, &model, &head, &body[..end], 64, End::Cut);
-            // A part that would be taken off is not.
+            // An uncertain number takes nothing off.
             assert!(cost >= 2_000.max(last), "{name} up to {end}: {cost}");
             last = cost;
         }

@@ -345,7 +345,7 @@ const COST_RESPONSE: Object = Object {
             key("response_header", "The response header with the cost.", Shape::Text),
             key(
                 "response_json",
-                "The JSON pointer to the cost in the response's body, or several, of which the largest number counts.",
+                "The JSON pointer to the cost in the response's body. Of several, the largest number counts.",
                 POINTERS,
             ),
             key(
@@ -379,7 +379,7 @@ const COST_TERM: Object = Object {
         &[&[
             key(
                 "response_json",
-                "The JSON pointer to a number in the response's body, or several, of which the largest number counts.",
+                "The JSON pointer to a number in the response's body. Of several, the largest number counts.",
                 POINTERS,
             ),
             key("response_header", "The response header with a number.", Shape::Text),

@@ -124,8 +124,7 @@ impl RuleCheck {
         self.demand.quota.quota.varies()
     }
 
-    /// The factor in thousandths by which the request multiplies its cost; `None` if the cost has no
-    /// factors.
+    /// The request's factor of the cost in thousandths; `None` if the cost has no factors.
     #[must_use]
     pub fn factor(&self) -> Option<u32> {
         self.demand.pending.as_ref().and_then(PendingCost::factor)

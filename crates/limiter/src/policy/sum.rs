@@ -1,5 +1,5 @@
-//! A weighted sum of numbers of a response, and the factors by which requests multiply it. Both are
-//! counted in thousandths, so the arithmetic is exact; only the sum's units are rounded, up.
+//! A weighted sum of numbers of a response, and the factors of requests. Both are counted in thousandths,
+//! so the arithmetic is exact; only the sum's units are rounded, up.
 
 use super::cost::CostError;
 use super::usage::{Measure, Measures, Usage};
@@ -40,7 +40,7 @@ impl Eq for Sum {}
 /// A part of a sum.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Term {
-    /// Alternatives for one number, of which the largest counts.
+    /// Places of one number. The largest that is there counts.
     pub numbers: Vec<Measure>,
     /// The weight in thousandths: up to [`Sum::MAX_WEIGHT`], or a negative one down to its
     /// negation, but not 0.
@@ -164,7 +164,7 @@ fn sorted(mut texts: Vec<String>) -> Vec<String> {
     texts
 }
 
-/// The factors by which a part of the request multiplies what the request costs, in thousandths.
+/// The factors for the values of a part of the request, in thousandths.
 #[derive(Debug)]
 pub struct Factors {
     actor: NamedActor,
