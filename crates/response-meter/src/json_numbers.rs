@@ -1,10 +1,10 @@
-//! Finds the numbers at several pointers in a JSON document that arrives in chunks, in one pass. A
-//! state machine of constant size: it keeps a bit for each open object or list, a cursor for each
-//! pointer, and no part of the document.
+//! Finds the numbers at several pointers in a JSON document that arrives in chunks, in one pass. It
+//! has constant size: a cursor for each pointer, and no part of the document.
 
 use crate::key::Key;
-use crate::number::{Number, Step};
-use crate::pointer::{MAX_DEPTH, Name, Pointers};
+use crate::number::Number;
+use crate::pointer::{Name, Pointers};
+use crate::syntax::{Event, Syntax};
 
 /// The index within a list whose element was found: no further element is searched.
 const PAST: u32 = u32::MAX;
@@ -34,20 +34,9 @@ const PAST: u32 = u32::MAX;
 #[derive(Clone)]
 pub struct JsonNumbers {
     pointers: Pointers,
-    state: State,
+    syntax: Syntax,
     /// One for each pointer.
     cursors: Box<[Cursor]>,
-}
-
-/// All that the reader remembers of the document. `Copy`, so nothing in it grows.
-#[derive(Clone, Copy)]
-pub(crate) struct State {
-    next: Next,
-    /// Open objects and lists.
-    depth: usize,
-    /// A bit for each of the `MAX_DEPTH` at most, the innermost one lowest: 1 for an object.
-    kinds: u64,
-    is_key: bool,
 }
 
 /// Where the reader is on the path of one pointer, and what it found there.
@@ -64,51 +53,54 @@ pub(crate) struct Cursor {
     is_unreadable: bool,
 }
 
-/// What the next byte may be.
-#[derive(Clone, Copy)]
-enum Next {
-    Value,
-    /// Behind `[`.
-    ValueOrEnd,
-    Key,
-    /// Behind `{`.
-    KeyOrEnd,
-    Colon,
-    CommaOrEnd,
-    /// Within a string, then within an escape, then within the digits of an escape.
-    Text,
-    Escape,
-    Digits {
-        unit: u16,
-        left: u8,
-    },
-    /// The rest of `true`, `false` or `null`.
-    Literal(&'static [u8]),
-    Number(Number),
-    /// White space: the document is over.
-    Over,
-    /// Nothing: the document is malformed, or is not read any further.
-    Failed,
-}
-
 impl JsonNumbers {
     /// A reader before the first byte of a document.
     #[must_use]
     pub fn new(pointers: &Pointers) -> JsonNumbers {
         let cursors = vec![Cursor::START; pointers.len()].into();
-        JsonNumbers { pointers: pointers.clone(), state: State::START, cursors }
+        JsonNumbers { pointers: pointers.clone(), syntax: Syntax::START, cursors }
     }
 
     /// Reads the next bytes of the document.
     pub fn push(&mut self, mut bytes: &[u8]) {
-        while let Some((byte, rest)) = bytes.split_first() {
-            bytes = match self.state.next {
-                Next::Failed => return,
-                Next::Text => self.text(bytes),
-                _ => {
-                    self.step(*byte);
-                    rest
+        while !bytes.is_empty() && !self.syntax.is_failed() {
+            let (event, rest) = self.syntax.read(bytes);
+            bytes = rest;
+            let depth = self.syntax.depth();
+            match event {
+                Event::Nothing => {}
+                // Until its end, a number has no value.
+                Event::Scalar(byte) => self.found(depth, |cursor| cursor.is_unreadable = byte != b'n'),
+                Event::Open { is_object } => {
+                    self.found(depth.saturating_sub(1), |cursor| cursor.is_unreadable = true);
+                    if !is_object {
+                        self.start_element(|_| 0);
+                    }
                 }
+                Event::Element => self.start_element(|index| index.saturating_add(1)),
+                Event::Key => self.each(|cursor, names| {
+                    let is_compared = cursor.is_inner_on_path(depth) && name(names, depth).is_some();
+                    cursor.key = if is_compared { Key::EMPTY } else { Key::SKIPPED };
+                }),
+                Event::Run(run) => self.each_key(|cursor, name| cursor.key.push(run, name)),
+                Event::Unit(unit) => self.each_key(|cursor, name| cursor.key.push_unit(unit, name)),
+                Event::KeyEnd => self.each_key(|cursor, name| {
+                    if cursor.key.equals(name) {
+                        cursor.hits = depth;
+                        // What an equal key had before no longer counts.
+                        cursor.found = None;
+                        cursor.is_unreadable = false;
+                    }
+                }),
+                Event::NumberEnd(number) => {
+                    let value = number.value();
+                    self.found(depth, |cursor| {
+                        cursor.found = value;
+                        cursor.is_unreadable = value.is_none();
+                    });
+                    self.end_value();
+                }
+                Event::TextEnd | Event::LiteralEnd | Event::Close => self.end_value(),
             }
         }
     }
@@ -117,9 +109,9 @@ impl JsonNumbers {
     /// document is complete at the end of the document, so ask for the value after the last chunk.
     #[must_use]
     pub fn value(&self, at: usize) -> Option<u64> {
-        match self.state.next {
-            Next::Number(number) if self.state.depth == 0 && self.names(at).is_empty() => number.value(),
-            _ => self.cursor(at)?.found,
+        match self.syntax.only_number().filter(|_| self.names(at).is_empty()) {
+            Some(number) => number.value(),
+            None => self.cursor(at)?.found,
         }
     }
 
@@ -128,16 +120,12 @@ impl JsonNumbers {
     #[must_use]
     pub fn is_done(&self) -> bool {
         let is_known = |cursor: &Cursor| cursor.found.is_some() || cursor.is_unreadable;
-        match self.state.next {
-            Next::Failed => true,
-            Next::Over => self.cursors.iter().all(is_known),
-            _ => false,
-        }
+        self.syntax.is_failed() || self.syntax.is_over() && self.cursors.iter().all(is_known)
     }
 
     /// Whether more of the document has to follow.
     pub(crate) fn is_within(&self) -> bool {
-        !matches!(self.state.next, Next::Over | Next::Failed)
+        !self.syntax.is_over() && !self.syntax.is_failed()
     }
 
     /// Whether the [value](JsonNumbers::value) is that of the document, which `has_ended` if no
@@ -148,11 +136,7 @@ impl JsonNumbers {
         let Some(Cursor { found, is_unreadable, .. }) = self.cursor(at) else {
             return false;
         };
-        let is_whole = match self.state.next {
-            Next::Over => true,
-            Next::Number(number) => self.state.depth == 0 && number.is_complete(),
-            _ => false,
-        };
+        let is_whole = self.syntax.is_over() || self.syntax.only_number().is_some_and(Number::is_complete);
         found.is_some() || has_ended && (is_whole && !is_unreadable || self.value(at).is_some())
     }
 
@@ -163,12 +147,12 @@ impl JsonNumbers {
 
     /// Ends the document early: further bytes exist, and are not read.
     pub(crate) fn stop(&mut self) {
-        self.state.next = Next::Failed;
+        self.syntax.fail();
     }
 
     /// Starts another document with the same pointers.
     pub(crate) fn restart(&mut self) {
-        self.state = State::START;
+        self.syntax = Syntax::START;
         self.cursors.fill(Cursor::START);
     }
 
@@ -188,9 +172,8 @@ impl JsonNumbers {
         }
     }
 
-    /// Changes the cursors whose pointers lead to the current value.
-    fn found_here(&mut self, change: impl Fn(&mut Cursor)) {
-        let depth = self.state.depth;
+    /// Changes the cursors whose pointers lead to the value that begins or ends at this depth.
+    fn found(&mut self, depth: usize, change: impl Fn(&mut Cursor)) {
         self.each(|cursor, names| {
             if cursor.hits == depth && depth == names.len() {
                 change(cursor);
@@ -198,88 +181,10 @@ impl JsonNumbers {
         });
     }
 
-    /// Reads a byte outside a string, or within an escape.
-    fn step(&mut self, byte: u8) {
-        if let Next::Number(number) = &mut self.state.next {
-            match number.push(byte) {
-                Step::More => return,
-                Step::End => {
-                    let value = number.value();
-                    self.found_here(|cursor| {
-                        cursor.found = value;
-                        cursor.is_unreadable = value.is_none();
-                    });
-                    self.end_value();
-                }
-                Step::Malformed => self.state.next = Next::Failed,
-            }
-        }
-        let begins_value = matches!(self.state.next, Next::Value | Next::ValueOrEnd) && byte != b']';
-        if begins_value && !byte.is_ascii_whitespace() {
-            // Until its end, a number has no value.
-            self.found_here(|cursor| cursor.is_unreadable = byte != b'n');
-        }
-        let is_object = self.state.kinds & 1 == 1;
-        let next = match (self.state.next, byte) {
-            (Next::Escape, _) => self.escape(byte),
-            (Next::Digits { unit, left }, _) => self.digit(unit, left, byte),
-            (Next::Literal([first, rest @ ..]), _) if *first == byte => match rest {
-                [] => return self.end_value(),
-                _ => Next::Literal(rest),
-            },
-            (Next::Literal(_), _) => Next::Failed,
-            (_, b' ' | b'\t' | b'\n' | b'\r') => return,
-            (Next::Value | Next::ValueOrEnd, _) => match byte {
-                b'{' => return self.open(1, Next::KeyOrEnd),
-                b'[' => return self.open(0, Next::ValueOrEnd),
-                b'"' => self.start_text(false),
-                b'-' | b'0'..=b'9' => Next::Number(Number::new(byte)),
-                b't' => Next::Literal(b"rue"),
-                b'f' => Next::Literal(b"alse"),
-                b'n' => Next::Literal(b"ull"),
-                b']' if matches!(self.state.next, Next::ValueOrEnd) => return self.close(),
-                _ => Next::Failed,
-            },
-            (Next::Key | Next::KeyOrEnd, b'"') => self.start_text(true),
-            (Next::KeyOrEnd, b'}') => return self.close(),
-            (Next::Colon, b':') => Next::Value,
-            (Next::CommaOrEnd, b',') if is_object => Next::Key,
-            (Next::CommaOrEnd, b',') => {
-                self.start_element(|index| index.saturating_add(1));
-                Next::Value
-            }
-            (Next::CommaOrEnd, b'}') if is_object => return self.close(),
-            (Next::CommaOrEnd, b']') if !is_object => return self.close(),
-            _ => Next::Failed,
-        };
-        self.state.next = next;
-    }
-
-    /// Opens an object, `kind` 1, or a list, `kind` 0.
-    fn open(&mut self, kind: u64, next: Next) {
-        let state = &mut self.state;
-        if state.depth == MAX_DEPTH {
-            state.next = Next::Failed;
-            return;
-        }
-        state.next = next;
-        state.kinds = state.kinds << 1 | kind;
-        state.depth = state.depth.saturating_add(1);
-        if kind == 0 {
-            self.start_element(|_| 0);
-        }
-    }
-
-    fn close(&mut self) {
-        self.state.kinds >>= 1;
-        self.state.depth = self.state.depth.saturating_sub(1);
-        self.end_value();
-    }
-
     /// Starts an element of the innermost list, where that is on the path and its current element
     /// is not.
     fn start_element(&mut self, index: impl Fn(u32) -> u32) {
-        let depth = self.state.depth;
+        let depth = self.syntax.depth();
         self.each(|cursor, names| {
             if cursor.is_inner_on_path(depth) {
                 cursor.index = index(cursor.index);
@@ -290,106 +195,25 @@ impl JsonNumbers {
         });
     }
 
-    /// Ends a value, whose object or list goes on.
+    /// Leaves a value that has ended.
     fn end_value(&mut self) {
-        let depth = self.state.depth;
+        let depth = self.syntax.depth();
         for cursor in &mut self.cursors {
             if cursor.hits >= depth {
                 cursor.hits = depth.saturating_sub(1);
                 cursor.index = PAST;
             }
         }
-        self.state.next = if depth == 0 { Next::Over } else { Next::CommaOrEnd };
-    }
-
-    fn start_text(&mut self, is_key: bool) -> Next {
-        self.state.is_key = is_key;
-        if is_key {
-            let depth = self.state.depth;
-            self.each(|cursor, names| {
-                let is_compared = cursor.is_inner_on_path(depth) && name(names, depth).is_some();
-                cursor.key = if is_compared { Key::EMPTY } else { Key::SKIPPED };
-            });
-        }
-        Next::Text
     }
 
     /// Reads a part of a key for each cursor, which gets the name that it searches for.
     fn each_key(&mut self, read: impl Fn(&mut Cursor, &[u8])) {
-        if !self.state.is_key {
+        if !self.syntax.is_key() {
             return;
         }
-        let depth = self.state.depth;
+        let depth = self.syntax.depth();
         self.each(|cursor, names| read(cursor, name(names, depth).map_or(&[], |name| &name.key)));
     }
-
-    /// Reads the bytes of a string up to its end, its next escape, or the end of the chunk. Returns
-    /// the bytes behind.
-    fn text<'b>(&mut self, bytes: &'b [u8]) -> &'b [u8] {
-        let is_special = |byte: &u8| matches!(*byte, b'"' | b'\\' | 0..b' ');
-        let end = bytes.iter().position(is_special).unwrap_or(bytes.len());
-        let (run, rest) = bytes.split_at_checked(end).unwrap_or_default();
-        self.each_key(|cursor, name| cursor.key.push(run, name));
-        let Some((special, rest)) = rest.split_first() else {
-            return rest;
-        };
-        match special {
-            b'\\' => self.state.next = Next::Escape,
-            b'"' if self.state.is_key => {
-                self.state.next = Next::Colon;
-                let depth = self.state.depth;
-                self.each_key(|cursor, name| {
-                    if cursor.key.equals(name) {
-                        cursor.hits = depth;
-                        // What an equal key had before no longer counts.
-                        cursor.found = None;
-                        cursor.is_unreadable = false;
-                    }
-                });
-            }
-            b'"' => self.end_value(),
-            _ => self.state.next = Next::Failed,
-        }
-        rest
-    }
-
-    /// Reads the byte behind a backslash.
-    fn escape(&mut self, byte: u8) -> Next {
-        let letter = match byte {
-            b'u' => return Next::Digits { unit: 0, left: 4 },
-            b'"' | b'\\' | b'/' => byte,
-            b'b' => 8,
-            b'f' => 12,
-            b'n' => b'\n',
-            b'r' => b'\r',
-            b't' => b'\t',
-            _ => return Next::Failed,
-        };
-        self.push_unit(u16::from(letter))
-    }
-
-    /// Reads a hexadecimal digit of an escape that has `left` digits left.
-    fn digit(&mut self, unit: u16, left: u8, byte: u8) -> Next {
-        let digit = match byte {
-            b'0'..=b'9' => byte & 0xf,
-            b'a'..=b'f' | b'A'..=b'F' => (byte & 0xf).saturating_add(9),
-            _ => return Next::Failed,
-        };
-        let unit = unit << 4 | u16::from(digit);
-        match left {
-            1 => self.push_unit(unit),
-            _ => Next::Digits { unit, left: left.saturating_sub(1) },
-        }
-    }
-
-    fn push_unit(&mut self, unit: u16) -> Next {
-        self.each_key(|cursor, name| cursor.key.push_unit(unit, name));
-        Next::Text
-    }
-}
-
-impl State {
-    const START: State = State { next: Next::Value, depth: 0, kinds: 0, is_key: false };
 }
 
 impl Cursor {

@@ -5,8 +5,8 @@
 //! otherwise than the backend. A document has values only if all parsers read the same ones.
 
 use crate::meter::is_json;
-use crate::number::{Number, Step};
-use crate::pointer::{MAX_DEPTH, Name, Pointers};
+use crate::pointer::{Name, Pointers};
+use crate::syntax::{Event, Syntax};
 
 /// Reads one JSON document (RFC 8259) in chunks of any size, for the values at up to
 /// [`MAX_POINTERS`](JsonValues::MAX_POINTERS) pointers. Memory is constant, apart from the values,
@@ -38,13 +38,12 @@ use crate::pointer::{MAX_DEPTH, Name, Pointers};
 pub struct JsonValues {
     pointers: Pointers,
     values: Vec<JsonValue>,
-    next: Next,
+    syntax: Syntax,
     /// The open objects and lists, the innermost one last.
     open: Vec<Open>,
     /// A bit for each pointer that leads to the current value, or to the value of the current key.
     hits: u64,
-    is_key: bool,
-    /// The text that is being read, if it is needed.
+    /// The key or text that is being read, if it is needed.
     text: Option<Text>,
     tail: Tail,
     /// The first half of a surrogate pair, whose other half has to follow; 0 if there is none.
@@ -68,37 +67,9 @@ pub enum JsonValue {
     Unreadable,
 }
 
-/// What the next byte may be.
-#[derive(Clone, Copy, Debug)]
-enum Next {
-    Value,
-    /// Behind `[`.
-    ValueOrEnd,
-    Key,
-    /// Behind `{`.
-    KeyOrEnd,
-    Colon,
-    CommaOrEnd,
-    /// Within a string, then within an escape, then within the digits of an escape.
-    Text,
-    Escape,
-    Digits {
-        unit: u16,
-        left: u8,
-    },
-    /// The rest of `true`, `false` or `null`.
-    Literal(&'static [u8]),
-    Number(Number),
-    /// White space: the document is over.
-    Over,
-    /// Nothing: the document is unreadable.
-    Failed,
-}
-
 /// An open object or list.
 #[derive(Clone, Copy, Debug)]
 struct Open {
-    is_object: bool,
     /// A bit for each pointer that leads here.
     hits: u64,
     /// A bit for each pointer whose name this object has had as a key.
@@ -140,10 +111,9 @@ impl JsonValues {
         JsonValues {
             pointers: pointers.clone(),
             values: vec![JsonValue::Absent; pointers.len()],
-            next: Next::Value,
+            syntax: Syntax::START,
             open: Vec::new(),
             hits: all.map_or(u64::MAX, |bit| bit.wrapping_sub(1)),
-            is_key: false,
             text: None,
             tail: Tail::default(),
             high: 0,
@@ -169,13 +139,41 @@ impl JsonValues {
 
     /// Reads the next bytes of the document.
     pub fn push(&mut self, mut bytes: &[u8]) {
-        while let Some((byte, rest)) = bytes.split_first() {
-            bytes = match self.next {
-                Next::Failed => return,
-                Next::Text => self.string(bytes),
-                _ => {
-                    self.step(*byte);
-                    rest
+        while !bytes.is_empty() && !self.is_failed() {
+            let (event, rest) = self.syntax.read(bytes);
+            bytes = rest;
+            match event {
+                Event::Nothing => {}
+                Event::Scalar(byte) => self.begin_scalar(byte),
+                Event::Open { is_object } => self.open(is_object),
+                Event::Close => {
+                    self.open.pop();
+                    self.hits = 0;
+                }
+                Event::Element => self.next_element(),
+                Event::Key => {
+                    let is_needed = self.open.last().is_some_and(|open| open.hits != 0);
+                    self.text = is_needed.then(Text::default);
+                }
+                Event::Run(run) => self.run(run),
+                Event::Unit(unit) => self.unit(unit),
+                Event::KeyEnd => {
+                    if self.is_text_whole() {
+                        self.end_key();
+                    }
+                }
+                Event::TextEnd => {
+                    if self.is_text_whole() {
+                        let value = match self.text.take() {
+                            Some(Text { bytes, is_unreadable: false }) => JsonValue::Text(bytes.into()),
+                            _ => JsonValue::Unreadable,
+                        };
+                        self.found(&value);
+                    }
+                }
+                Event::LiteralEnd => self.hits = 0,
+                Event::NumberEnd(number) => {
+                    self.found(&number.whole().map_or(JsonValue::Unreadable, JsonValue::Text));
                 }
             }
         }
@@ -184,7 +182,7 @@ impl JsonValues {
     /// Whether the document is unreadable, whatever follows.
     #[must_use]
     pub fn is_failed(&self) -> bool {
-        matches!(self.next, Next::Failed)
+        self.syntax.is_failed()
     }
 
     /// The values at the pointers, in their order, if the document ends here. `None`: it is
@@ -193,89 +191,29 @@ impl JsonValues {
     pub fn finish(mut self) -> Option<Vec<JsonValue>> {
         // White space ends a number, and changes nothing else.
         self.push(b" ");
-        matches!(self.next, Next::Over).then_some(self.values)
+        self.syntax.is_over().then_some(self.values)
     }
 
-    /// Reads a byte outside a string, or within an escape.
-    fn step(&mut self, byte: u8) {
-        if let Next::Number(number) = &mut self.next {
-            match number.push(byte) {
-                Step::More => return,
-                Step::End => {
-                    let value = number.whole().map_or(JsonValue::Unreadable, JsonValue::Text);
-                    self.found(&value);
-                }
-                Step::Malformed => self.next = Next::Failed,
-            }
-        }
-        let is_object = self.open.last().is_some_and(|open| open.is_object);
-        self.next = match (self.next, byte) {
-            (Next::Escape, _) => self.escape(byte),
-            (Next::Digits { unit, left }, _) => self.digit(unit, left, byte),
-            (Next::Literal([first, rest @ ..]), _) if *first == byte => match rest {
-                [] => return self.end_value(),
-                _ => Next::Literal(rest),
-            },
-            (Next::Literal(_), _) => Next::Failed,
-            (_, b' ' | b'\t' | b'\n' | b'\r') => return,
-            (Next::ValueOrEnd, b']') => return self.close(),
-            (Next::Value | Next::ValueOrEnd, _) => return self.begin_value(byte),
-            (Next::Key | Next::KeyOrEnd, b'"') => self.begin_text(true),
-            (Next::KeyOrEnd, b'}') => return self.close(),
-            (Next::Colon, b':') => Next::Value,
-            (Next::CommaOrEnd, b',') if is_object => Next::Key,
-            (Next::CommaOrEnd, b',') => {
-                self.next_element();
-                Next::Value
-            }
-            (Next::CommaOrEnd, b'}') if is_object => return self.close(),
-            (Next::CommaOrEnd, b']') if !is_object => return self.close(),
-            _ => Next::Failed,
-        };
-    }
-
-    fn begin_value(&mut self, byte: u8) {
+    fn begin_scalar(&mut self, byte: u8) {
         let literal = |text: &'static [u8]| JsonValue::Text(text.into());
-        self.next = match byte {
-            b'{' | b'[' => {
-                self.set(self.ending(), &JsonValue::Unreadable);
-                return self.open(byte == b'{');
-            }
-            b'"' => self.begin_text(false),
-            b'-' | b'0'..=b'9' => Next::Number(Number::new(byte)),
-            b't' => {
-                self.set_scalar(&literal(b"true"));
-                Next::Literal(b"rue")
-            }
-            b'f' => {
-                self.set_scalar(&literal(b"false"));
-                Next::Literal(b"alse")
-            }
-            b'n' => Next::Literal(b"ull"),
-            _ => Next::Failed,
-        };
+        match byte {
+            b'"' => self.text = (self.ending() != 0).then(Text::default),
+            b't' => self.set_scalar(&literal(b"true")),
+            b'f' => self.set_scalar(&literal(b"false")),
+            _ => {}
+        }
     }
 
     fn open(&mut self, is_object: bool) {
-        if self.open.len() >= MAX_DEPTH {
-            self.next = Next::Failed;
-            return;
-        }
-        let hits = self.hits & !self.ending();
-        self.open.push(Open { is_object, hits, seen: 0, index: 0 });
+        let ending = self.ending();
+        self.set(ending, &JsonValue::Unreadable);
+        let hits = self.hits & !ending;
+        self.open.push(Open { hits, seen: 0, index: 0 });
         self.hits = 0;
-        if is_object {
-            self.next = Next::KeyOrEnd;
-        } else {
-            self.next = Next::ValueOrEnd;
+        if !is_object {
             self.set(self.matching(hits, &|name| name.index.is_none()), &JsonValue::Unreadable);
             self.find_element();
         }
-    }
-
-    fn close(&mut self) {
-        self.open.pop();
-        self.end_value();
     }
 
     fn next_element(&mut self) {
@@ -292,16 +230,10 @@ impl JsonValues {
         }
     }
 
-    /// Ends a value, whose object or list goes on.
-    fn end_value(&mut self) {
-        self.hits = 0;
-        self.next = if self.open.is_empty() { Next::Over } else { Next::CommaOrEnd };
-    }
-
     /// The current value is this one, which ends here.
     fn found(&mut self, value: &JsonValue) {
         self.set_scalar(value);
-        self.end_value();
+        self.hits = 0;
     }
 
     /// The current value is this one, and no `null`: a pointer that goes on is in doubt.
@@ -351,41 +283,23 @@ impl JsonValues {
         self.pointers(among, &|names| depth.and_then(|depth| names.get(depth)).is_some_and(test))
     }
 
-    fn begin_text(&mut self, is_key: bool) -> Next {
-        self.is_key = is_key;
-        let is_needed = match is_key {
-            true => self.open.last().is_some_and(|open| open.hits != 0),
-            false => self.ending() != 0,
-        };
-        self.text = is_needed.then(Text::default);
-        Next::Text
-    }
-
-    /// Reads the bytes of a string up to its end, its next escape, or the end of the chunk. Returns
-    /// the bytes behind.
-    fn string<'b>(&mut self, bytes: &'b [u8]) -> &'b [u8] {
-        let is_special = |byte: &u8| matches!(*byte, b'"' | b'\\' | 0..b' ');
-        let end = bytes.iter().position(is_special).unwrap_or(bytes.len());
-        let (run, rest) = bytes.split_at_checked(end).unwrap_or_default();
-        if !self.tail.takes(run) {
-            self.next = Next::Failed;
-        } else if !run.is_empty() {
+    fn run(&mut self, run: &[u8]) {
+        if self.tail.takes(run) {
             self.end_pair();
             self.append(run);
+        } else {
+            self.syntax.fail();
         }
-        let Some((special, rest)) = rest.split_first().filter(|_| !self.is_failed()) else {
-            return &[];
-        };
-        match special {
-            _ if self.tail.left > 0 => self.next = Next::Failed,
-            b'\\' => self.next = Next::Escape,
-            b'"' => {
-                self.end_pair();
-                self.end_text();
-            }
-            _ => self.next = Next::Failed,
+    }
+
+    /// Whether the key or text that ends has only whole characters and, if it is a key, only some
+    /// that all parsers read alike.
+    fn is_text_whole(&mut self) -> bool {
+        self.end_pair();
+        if self.tail.left > 0 {
+            self.syntax.fail();
         }
-        rest
+        !self.is_failed()
     }
 
     /// Half of a pair stays alone, if there is one.
@@ -397,8 +311,8 @@ impl JsonValues {
 
     /// The text has something that parsers read differently.
     fn spoil(&mut self) {
-        if self.is_key {
-            self.next = Next::Failed;
+        if self.syntax.is_key() {
+            self.syntax.fail();
         } else if let Some(text) = &mut self.text {
             text.is_unreadable = true;
         }
@@ -413,22 +327,8 @@ impl JsonValues {
         }
     }
 
-    fn end_text(&mut self) {
-        if self.is_failed() {
-            return;
-        }
-        let text = self.text.take();
-        match text {
-            _ if self.is_key => {
-                self.next = Next::Colon;
-                self.end_key(text.unwrap_or_default());
-            }
-            Some(Text { bytes, is_unreadable: false }) => self.found(&JsonValue::Text(bytes.into())),
-            _ => self.found(&JsonValue::Unreadable),
-        }
-    }
-
-    fn end_key(&mut self, key: Text) {
+    fn end_key(&mut self) {
+        let key = self.text.take().unwrap_or_default();
         let Some(Open { hits, seen, .. }) = self.open.last().copied().filter(|open| open.hits != 0) else {
             return;
         };
@@ -437,45 +337,18 @@ impl JsonValues {
         let alike = self.matching(hits, &is_alike);
         self.hits = self.matching(alike, &|name| *name.key == *key.bytes);
         if alike != self.hits || seen & alike != 0 {
-            self.next = Next::Failed;
+            self.syntax.fail();
         }
         if let Some(object) = self.open.last_mut() {
             object.seen |= alike;
         }
     }
 
-    /// Reads the byte behind a backslash.
-    fn escape(&mut self, byte: u8) -> Next {
-        let letter = match byte {
-            b'u' => return Next::Digits { unit: 0, left: 4 },
-            b'"' | b'\\' | b'/' => byte,
-            b'b' => 8,
-            b'f' => 12,
-            b'n' => b'\n',
-            b'r' => b'\r',
-            b't' => b'\t',
-            _ => return Next::Failed,
-        };
-        self.push_unit(letter.into())
-    }
-
-    /// Reads a hexadecimal digit of an escape that has `left` digits left.
-    fn digit(&mut self, unit: u16, left: u8, byte: u8) -> Next {
-        let digit = match byte {
-            b'0'..=b'9' => byte & 0xf,
-            b'a'..=b'f' | b'A'..=b'F' => (byte & 0xf).saturating_add(9),
-            _ => return Next::Failed,
-        };
-        let unit = unit << 4 | u16::from(digit);
-        match left {
-            1 => self.push_unit(unit),
-            _ => Next::Digits { unit, left: left.saturating_sub(1) },
-        }
-    }
-
     /// Appends a code unit of UTF-16, from an escape.
-    fn push_unit(&mut self, unit: u16) -> Next {
-        self.next = Next::Text;
+    fn unit(&mut self, unit: u16) {
+        if self.tail.left > 0 {
+            return self.syntax.fail();
+        }
         let high = std::mem::take(&mut self.high);
         let is_low = matches!(unit, 0xdc00..=0xdfff);
         if high != 0 && !is_low {
@@ -483,7 +356,7 @@ impl JsonValues {
         }
         if matches!(unit, 0xd800..=0xdbff) {
             self.high = unit;
-            return self.next;
+            return;
         }
         let units = if high != 0 && is_low { [high, unit] } else { [unit, 0] };
         match char::decode_utf16(units).next() {
@@ -491,7 +364,6 @@ impl JsonValues {
             None | Some(Ok('\0') | Err(_)) => self.spoil(),
             Some(Ok(letter)) => self.append(letter.encode_utf8(&mut [0; 4]).as_bytes()),
         }
-        self.next
     }
 }
 

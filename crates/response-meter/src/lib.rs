@@ -37,6 +37,7 @@ mod key;
 mod meter;
 mod number;
 mod pointer;
+mod syntax;
 
 pub use event_stream::EventStream;
 pub use json_numbers::JsonNumbers;

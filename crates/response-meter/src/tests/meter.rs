@@ -3,7 +3,7 @@
 use super::generate::{sizes, with_pointer};
 use super::model::number_in;
 use super::{cases, chunks, one, read_json};
-use crate::{Meter, ResponseHead, event_stream, json_numbers};
+use crate::{Meter, ResponseHead, event_stream, json_numbers, syntax};
 use proptest::prelude::*;
 
 const JSON: &[u8] = br#"{"n":1}"#;
@@ -156,7 +156,7 @@ fn an_event_stream_has_no_limit() {
 #[test]
 fn memory_is_constant() {
     fn is_copy<T: Copy>() {}
-    is_copy::<json_numbers::State>();
+    is_copy::<syntax::Syntax>();
     is_copy::<event_stream::State>();
     is_copy::<(json_numbers::Cursor, event_stream::Past)>();
     assert!(size_of::<(json_numbers::Cursor, event_stream::Past)>() <= 96);
