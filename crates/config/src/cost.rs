@@ -95,12 +95,9 @@ impl<'a> Costs<'a> {
     }
 
     /// Reads the costs that no rule takes, and warns about them.
-    pub(super) fn read_idle(&self, actors: &Actors, scope: &Scope) -> Vec<Error> {
+    pub(super) fn read_idle(&self, actors: &Actors, scope: &mut Scope) -> Vec<Error> {
         let kind = KINDS.iter().find(|kind| kind.most == Allowance::MAX_IN_WINDOW);
         let mut warnings = Vec::new();
-        // What they read, no request has to bring.
-        let mut parts = scope.parts.clone();
-        let scope = &mut Scope { parts: &mut parts, ip: scope.ip };
         for (name, node) in &self.named {
             if !self.used.contains(name.as_bytes()) {
                 object(node, kind, &mut Place { actors, urls: None, scope });

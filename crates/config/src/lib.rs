@@ -403,7 +403,7 @@ fn read(top: Top, source: Source, reading: Reading) -> Option<Configuration> {
     reader.names.collect(&nodes);
     let limits: Vec<Option<LimitDraft>> =
         nodes.iter().map(|node| limit::compile(*node, &mut reader, &mut scope)).collect();
-    let idle_costs = reader.costs.read_idle(&actors, &scope);
+    let idle_costs = reader.costs.read_idle(&actors, &mut scope);
     let allow = lists::compile(top.allow, &actors, &mut scope);
     let (deny, denied) = lists::deny(top.deny, &actors, &mut scope);
     let lists = Lists { allow, deny };

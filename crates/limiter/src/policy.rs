@@ -195,10 +195,12 @@ impl Policy {
         }))
     }
 
-    /// The JSON pointers of all parts of the request's body that the rules read.
+    /// The JSON pointers of the parts of the request's body; none if no limit reads a body,
+    /// whatever actors and costs are defined.
     pub fn body_pointers(&self) -> impl Iterator<Item = &str> {
-        self.parts.iter().filter_map(|part| match part {
-            Part::RequestJson(pointer) => Some(&**pointer),
+        let is_read = self.limits.iter().any(|limit| limit.reads_body);
+        self.parts.iter().filter_map(move |part| match part {
+            Part::RequestJson(pointer) if is_read => Some(&**pointer),
             _ => None,
         })
     }

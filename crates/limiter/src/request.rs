@@ -167,7 +167,7 @@ impl PartId {
 }
 
 /// All parts that a policy uses, each once.
-#[derive(Clone, Debug, Default)]
+#[derive(Debug, Default)]
 pub struct Parts {
     parts: Vec<Part>,
     /// The canonical text of each part.

@@ -390,8 +390,9 @@ fn nginx_refuses_parts_of_bodies() {
         gateway.world.logged("request_json: the filter does not read the bodies of requests in nginx"),
         1
     );
-    // A cost that no rule takes reads nothing.
-    let idle = r#"{"costs": {"idle": {"request_json": "/n", "max": 9}},
+    // An actor and a cost that no rule takes read nothing.
+    let idle = r#"{"actors": {"idle": {"request_json": "/model"}},
+        "costs": {"idle": {"request_json": "/n", "max": 9}},
         "limits": [{"url": "/", "rules": [{"rpu": 1, "unit": "day"}]}]}"#;
     assert!(gateway.configure(idle));
 }
