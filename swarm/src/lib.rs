@@ -11,6 +11,7 @@
 #![forbid(unsafe_code)]
 
 pub mod bounds;
+pub mod budgets;
 pub mod ledger;
 pub mod measure;
 pub mod random;

@@ -5,6 +5,7 @@ use clap::Parser;
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Instant;
+use swarm::budgets::{self, Budget};
 use swarm::measure::{GATEWAYS, LEASES, Row, svg, table};
 use swarm::scenario::Scenario;
 use swarm::world::run;
@@ -26,14 +27,19 @@ struct Arguments {
     /// The lease in percent of the quota
     #[arg(long)]
     lease: Option<u64>,
-    /// Draw the table as docs/bench/swarm.svg
+    /// Draw the table as docs/bench/swarm.svg, or that of budgets as docs/bench/budgets.svg
     #[arg(long)]
     write: bool,
+    /// Simulate budgets that are settled, in place of gateways: compare what is charged on arrival,
+    /// or check `--seeds`
+    #[arg(long)]
+    budgets: bool,
 }
 
 fn main() -> ExitCode {
     let arguments = Arguments::parse();
     let outcome = match (arguments.seed, arguments.seeds) {
+        (None, None) if arguments.budgets => compare(&arguments),
         (None, None) => measure(&arguments),
         (Some(seed), None) => replay(seed, &arguments),
         (seed, Some(count)) => check(seed.unwrap_or(0), count, &arguments),
@@ -57,14 +63,30 @@ fn measure(arguments: &Arguments) -> Result<(), String> {
         }
     }
     print!("{}", table(&rows));
-    if arguments.write {
-        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/bench/swarm.svg");
-        std::fs::write(path, svg(&rows)).map_err(|error| format!("{path}: {error}"))?;
+    write(arguments, "swarm", &svg(&rows))
+}
+
+fn compare(arguments: &Arguments) -> Result<(), String> {
+    let (table, chart) = budgets::table()?;
+    print!("{table}");
+    write(arguments, "budgets", &chart)
+}
+
+fn write(arguments: &Arguments, name: &str, chart: &str) -> Result<(), String> {
+    let path = format!(concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/bench/{}.svg"), name);
+    match arguments.write {
+        true => std::fs::write(&path, chart).map_err(|error| format!("{path}: {error}")),
+        false => Ok(()),
     }
-    Ok(())
 }
 
 fn replay(seed: u64, arguments: &Arguments) -> Result<(), String> {
+    if arguments.budgets {
+        let budget = Budget::draw(seed);
+        println!("{budget:#?}");
+        println!("{:#?}", budgets::run(&budget)?);
+        return Ok(());
+    }
     let scenario = Scenario::draw(seed, arguments.gateways, arguments.lease);
     println!("{scenario:#?}");
     let measured = run(&scenario)?;
@@ -74,7 +96,7 @@ fn replay(seed: u64, arguments: &Arguments) -> Result<(), String> {
 
 /// Runs the seeds on all cores.
 fn check(first: u64, count: u64, arguments: &Arguments) -> Result<(), String> {
-    let Arguments { gateways, lease, .. } = *arguments;
+    let Arguments { gateways, lease, budgets, .. } = *arguments;
     let began = Instant::now();
     let (next, failed) = (AtomicU64::new(first), AtomicU64::new(0));
     let threads = std::thread::available_parallelism().map_or(1, usize::from);
@@ -84,9 +106,14 @@ fn check(first: u64, count: u64, arguments: &Arguments) -> Result<(), String> {
             if seed >= first + count {
                 return;
             }
-            if let Err(violation) = run(&Scenario::draw(seed, gateways, lease)) {
+            let outcome = match budgets {
+                true => budgets::run(&Budget::draw(seed)).map(|_| ()),
+                false => run(&Scenario::draw(seed, gateways, lease)).map(|_| ()),
+            };
+            if let Err(violation) = outcome {
                 failed.fetch_add(1, Relaxed);
                 let mut again = format!("cargo xtask swarm --seed {seed}");
+                again += if budgets { " --budgets" } else { "" };
                 gateways.into_iter().for_each(|gateways| again += &format!(" --gateways {gateways}"));
                 lease.into_iter().for_each(|lease| again += &format!(" --lease {lease}"));
                 println!("seed {seed}: {violation}\n    {again}");

@@ -18,6 +18,7 @@ mod access_log;
 mod adapting;
 mod algorithms;
 mod answers;
+mod budgets;
 mod bytes;
 mod calendar;
 mod capabilities;

@@ -9,6 +9,7 @@ mod conditions;
 mod contexts;
 pub mod counts;
 mod enforce;
+mod estimates;
 pub mod faults;
 pub mod gateway;
 mod global;

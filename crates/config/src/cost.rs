@@ -2,6 +2,7 @@
 
 use super::actor::{self, Actors, Scope, attribute, is_name};
 use super::algorithm::{AlgorithmKind, KINDS, units};
+use super::estimate::{Arrival, estimate};
 use super::request_body;
 use diana_base::map::{KeyMap, KeySet};
 use diana_document::{Error, Fields, Node, Value, fold, one_of, quoted};
@@ -137,7 +138,16 @@ fn response(mut fields: Fields, kind: Option<&AlgorithmKind>, place: &mut Place)
     let most = kind.map_or(Allowance::MAX_RPU, |kind| kind.most);
     let max = fields.take("max").map_or(Some(most), |node| units(&node, 1, kind));
     let most = max.unwrap_or(most);
-    let estimate = fields.take("estimate").map_or(Some(0), |node| node.size(0..=most));
+    let arrival = fields.take("estimate").map_or(Some(Arrival::Units(0)), |node| match node.value() {
+        Value::Object(_) if bytes.is_some() => node.expected("a number, because the cost is in bytes"),
+        _ => estimate(&node, most, place.scope.parts),
+    });
+    let (units, by_request) = match arrival {
+        Some(Arrival::Units(units)) => (Some(units), None),
+        Some(Arrival::Estimated(by_request)) => (Some(0), Some(by_request)),
+        None => (None, None),
+    };
+    let takes_rest = fields.take("short").map(|node| node.choice("way", &SHORT));
     if let (Some(_), Some(by)) = (&bytes, &by) {
         by.fail("`by` multiplies a number of the response, and no bytes");
     }
@@ -158,8 +168,10 @@ fn response(mut fields: Fields, kind: Option<&AlgorithmKind>, place: &mut Place)
     };
     let by = by.filter(|_| sum.is_some()).map(|node| factors(&node, place));
     let default = sum.as_ref().and_then(|_| fields.take("default")).map(|node| node.size(0..=most));
+    // What is learned begins at the default.
+    let default = default.or_else(|| by_request.as_ref().map(|_| Some(FIRST_LEARNED.min(most))));
     // A wrong value has been reported already, and the old name of `estimate` is reported below.
-    let known = [estimate, default.unwrap_or(Some(0))];
+    let known = [units, default.unwrap_or(Some(0))];
     let is_free = sum.is_some() && known == [Some(0); 2] && !fields.has("reserve");
     if is_free {
         fields.fail(
@@ -169,20 +181,31 @@ fn response(mut fields: Fields, kind: Option<&AlgorithmKind>, place: &mut Place)
     }
     fields.renamed("reserve", "`estimate`: write `estimate: 500`");
     fields.finish();
-    let estimate = Estimate { units: estimate?, max: max? };
+    let estimate = Estimate { units: units?, max: max? };
+    let takes_rest = takes_rest.unwrap_or(Some(false))?;
     let cost = match (sum, default) {
         (None, _) => Cost::response_bytes(estimate).ok(),
         (_, default) if is_free || default == Some(None) => None,
         (Some(sum), default) => Cost::response(sum?, default.flatten(), estimate).ok(),
     };
-    match by {
-        Some(by) => cost?.times(by?).ok(),
-        None => cost,
+    let mut cost = cost?;
+    cost.takes_rest = takes_rest;
+    if let Some(by) = by {
+        cost = cost.times(by?).ok()?;
+    }
+    match by_request {
+        Some(by_request) => cost.estimated(by_request).ok(),
+        None => Some(cost),
     }
 }
 
+/// The default of a cost whose estimate depends on the request.
+const FIRST_LEARNED: u64 = 1_000;
+/// The words of `short`: whether a request takes what is left.
+const SHORT: [(&str, bool); 2] = [("refuse", false), ("take_rest", true)];
+
 /// A weight or a factor of 1, in thousandths.
-const WHOLE: i64 = 1_000;
+pub(super) const WHOLE: i64 = 1_000;
 
 /// The number in a response header.
 fn in_header(node: &Node) -> Option<Measure> {
@@ -206,7 +229,7 @@ fn pointers(node: &Node) -> Option<Vec<Measure>> {
 }
 
 /// Reports a list at `place` that is empty or too long.
-fn is_few(nodes: &[Node], place: &Node, what: &str) -> bool {
+pub(super) fn is_few(nodes: &[Node], place: &Node, what: &str) -> bool {
     let is_few = (1..=Sum::MAX_TERMS).contains(&nodes.len());
     if !is_few {
         place.fail(["expected 1 to 16 ", what, ", found ", &nodes.len().to_string()].concat());
@@ -271,7 +294,7 @@ fn term(node: &Node) -> Option<Term> {
 
 /// A number with at most three decimals, but not 0, in thousandths. Envoy makes text of the
 /// fractions in YAML.
-fn thousandths(node: &Node, is_signed: bool) -> Option<i64> {
+pub(super) fn thousandths(node: &Node, is_signed: bool) -> Option<i64> {
     let found = match node.value() {
         Value::Text(text) => decimal(text.trim()),
         // With the fewest digits.

@@ -36,6 +36,7 @@ pub mod algorithm;
 mod calendar;
 mod claims;
 mod cost;
+mod estimate;
 mod global_rule;
 mod global_store;
 mod grant;

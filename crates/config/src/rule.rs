@@ -80,6 +80,10 @@ pub(super) fn compile(
         None => Some(Cost::default()),
     };
     let cost = statuses(&mut fields, cost);
+    if global.is_some() && cost.as_ref().is_some_and(Cost::learns) {
+        fields.fail(LEARNS_LOCALLY);
+        return None;
+    }
     let headroom = headroom(&mut fields, kind);
     fields.renamed("priority", "`headroom`: write `headroom: \"30%\"`, or `priority: high` beside `rules`");
     let weight = Weight::of(cost.as_ref(), headroom.flatten());
@@ -203,6 +207,9 @@ fn statuses(fields: &mut Fields, cost: Option<Cost>) -> Option<Cost> {
 }
 
 const ADAPTS: &str = "`adapt` moves one limit for all requests, and each request brings its own: leave `adapt` out, or write a number";
+
+const LEARNS_LOCALLY: &str =
+    "`learned` is kept with the count, and the global store keeps no such number: leave `scope` out";
 
 /// The longest `reject_delay`.
 const MAX_REJECT_DELAY: Span = Span::from_secs(60);

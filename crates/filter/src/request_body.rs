@@ -27,12 +27,22 @@ pub(super) struct BodyParts {
     max: u64,
 }
 
+/// A body that was read to its end. By default a request has none.
+#[derive(Default)]
+pub(super) struct ReadBody {
+    values: Vec<JsonValue>,
+    /// The length in bytes, as `content-length` has it. `None`: as the request says.
+    size: Option<Vec<u8>>,
+}
+
 /// Reads the body of one request.
 pub(super) struct BodyReader {
     /// `None` if the body cannot be read.
     values: Option<JsonValues>,
-    /// How many more bytes may be read.
-    left: usize,
+    /// How many bytes have come.
+    size: usize,
+    /// How many may come.
+    max: usize,
     /// Whether the host has handed on any part of the body.
     pub(super) has_begun: bool,
 }
@@ -67,8 +77,8 @@ impl BodyParts {
             return None;
         }
         let values = JsonValues::new(&self.pointers);
-        let left = usize::try_from(self.max).unwrap_or(usize::MAX);
-        Some(BodyReader { values: Some(values), left, has_begun: false })
+        let max = usize::try_from(self.max).unwrap_or(usize::MAX);
+        Some(BodyReader { values: Some(values), size: 0, max, has_begun: false })
     }
 
     /// The most bytes of bodies that all plugins of a VM keep at once for these parts.
@@ -77,9 +87,9 @@ impl BodyParts {
         MAX_HELD_BODIES.saturating_mul(each)
     }
 
-    /// The request whose body has these values; none if it has no body.
-    pub(super) fn request<'a>(&'a self, source: &'a dyn Source, values: &'a [JsonValue]) -> WithBody<'a> {
-        WithBody { source, texts: &self.texts, values }
+    /// The request with this body.
+    pub(super) fn request<'a>(&'a self, source: &'a dyn Source, body: &'a ReadBody) -> WithBody<'a> {
+        WithBody { source, texts: &self.texts, body }
     }
 }
 
@@ -87,9 +97,9 @@ impl BodyReader {
     /// A part of the body has arrived.
     pub(super) fn read(&mut self, host: impl Host, size: usize) {
         self.has_begun = true;
-        match self.left.checked_sub(size) {
-            Some(left) => self.left = left,
-            None => self.values = None,
+        self.size = self.size.saturating_add(size);
+        if self.size > self.max {
+            self.values = None;
         }
         let mut start = 0;
         while let Some(values) = &mut self.values
@@ -109,9 +119,10 @@ impl BodyReader {
         self.values.as_ref().is_none_or(JsonValues::is_failed)
     }
 
-    /// The values, if the body `has_ended`. `None`: it cannot be read.
-    pub(super) fn finish(self, has_ended: bool) -> Option<Vec<JsonValue>> {
-        self.values.filter(|_| has_ended)?.finish()
+    /// The body, if it `has_ended`. `None`: it cannot be read.
+    pub(super) fn finish(self, has_ended: bool) -> Option<ReadBody> {
+        let values = self.values.filter(|_| has_ended)?.finish()?;
+        Some(ReadBody { values, size: Some(self.size.to_string().into_bytes()) })
     }
 }
 
@@ -119,16 +130,21 @@ impl BodyReader {
 pub(super) struct WithBody<'a> {
     source: &'a dyn Source,
     texts: &'a [Box<str>],
-    values: &'a [JsonValue],
+    body: &'a ReadBody,
 }
 
 impl Source for WithBody<'_> {
     fn lines<'s>(&'s self, id: PartId, part: &'s Part) -> HeaderLines<'s> {
-        let Part::RequestJson(pointer) = part else {
-            return self.source.lines(id, part);
+        let pointer = match part {
+            Part::RequestJson(pointer) => pointer,
+            // A body in chunks has no declared length.
+            Part::BodySize if self.body.size.is_some() => {
+                return HeaderLines::One(self.body.size.as_deref());
+            }
+            _ => return self.source.lines(id, part),
         };
         let at = self.texts.iter().position(|text| text == pointer);
-        match at.and_then(|at| self.values.get(at)) {
+        match at.and_then(|at| self.body.values.get(at)) {
             None | Some(JsonValue::Absent) => HeaderLines::One(None),
             Some(JsonValue::Text(text)) => HeaderLines::One(Some(text)),
             Some(JsonValue::Unreadable) => HeaderLines::Unread,

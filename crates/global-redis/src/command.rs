@@ -32,6 +32,7 @@ const PEEKS: u64 = 2;
 const PENALTY: u64 = 4;
 const HEADROOM: u64 = 8;
 const GRANTS: u64 = 16;
+const RESTS: u64 = 32;
 
 /// Calls `each` with the key of every rule, in the order in which [`write()`] writes the rules, and
 /// whether the script also touches the key of a grant.
@@ -111,14 +112,25 @@ pub fn write(to: &mut String, query: &GlobalQuery) {
 }
 
 fn rule_query(to: &mut String, rule_query: &RuleQuery) {
-    let RuleQuery { parameters, enforced, cost, peeks, lease, penalty, headroom, takes_grants, .. } =
-        rule_query;
+    let RuleQuery {
+        parameters,
+        enforced,
+        cost,
+        peeks,
+        lease,
+        penalty,
+        headroom,
+        takes_rest,
+        takes_grants,
+        ..
+    } = rule_query;
     let flags = [
         (*enforced, ENFORCED),
         (*peeks, PEEKS),
         (penalty.is_some(), PENALTY),
         (*headroom > 0, HEADROOM),
         (*takes_grants, GRANTS),
+        (*takes_rest, RESTS),
     ];
     let flags = flags.iter().filter(|(is_set, _)| *is_set).fold(0, |flags, (_, flag)| flags | flag);
     put(to, &[parameters.kind.into(), flags, *cost, *lease]);

@@ -23,6 +23,7 @@
 //!     enforced: true,
 //!     cost: 1,
 //!     peeks: false,
+//!     takes_rest: false,
 //!     lease: 0,
 //!     penalty: None,
 //!     headroom: 0,

@@ -47,8 +47,9 @@ local WEEK, CENTURY = 604800000000, 3153600000000000
 local DECIDE, REFUND, RETURN, REPORT, SETTLE, INSPECT = 1, 2, 3, 4, 5, 6
 local RESET, END_PENALTY, GRANT = 1, 2, 3
 -- The flags of a rule: it refuses; a cost of 0 is refused without one unit left; it has a penalty;
--- the request has to leave units; a grant may pay.
-local ENFORCED, PEEKS, PENALTY, HEADROOM, GRANTS = 1, 2, 4, 8, 16
+-- the request has to leave units; a grant may pay; what is left is charged if it is less than the
+-- cost.
+local ENFORCED, PEEKS, PENALTY, HEADROOM, GRANTS, RESTS = 1, 2, 4, 8, 16, 32
 -- The outcomes. A penalty adds PENALIZED to a refusal.
 local ADMITTED, REFUSED, NEVER, PENALIZED = 0, 1, 2, 2
 -- The 13 numbers of the reply about a rule.
@@ -1098,6 +1099,9 @@ local function ask(query)
   if peeks and one[OUTCOME] == ADMITTED then
     query.rule.decode(was)
     one = step(query, 0)
+  end
+  if has(flags, RESTS) and is_by_quota(one) and one[REMAINING] > 0 then
+    one = step(query, min(cost, one[REMAINING]))
   end
   if has(flags, GRANTS) and is_by_quota(one) then
     local grant = grant_of(cell)

@@ -9,7 +9,7 @@ pub const SCRIPT: &str = match std::str::from_utf8(&BYTES) {
 };
 
 /// The SHA-1 of [`SCRIPT`] in hexadecimal, for `EVALSHA`.
-pub const SHA1: &str = "cda313fe6d15f159f94b6821176030612fa20554";
+pub const SHA1: &str = "8fd7418b35a0899ba9afc6952fc3401b97462cf8";
 
 /// [`SCRIPT`], unpacked.
 pub(crate) fn unpacked() -> String {
@@ -295,7 +295,7 @@ mod tests {
 
     #[test]
     fn the_sent_script_is_minified() {
-        assert!(SCRIPT.len() <= 21_000, "{} bytes", SCRIPT.len());
+        assert!(SCRIPT.len() <= 21_050, "{} bytes", SCRIPT.len());
         assert!(PACKED_BYTES.len() <= 9_200, "{} bytes", PACKED_BYTES.len());
         assert_eq!(unpacked(), SCRIPT);
         assert!(

@@ -15,6 +15,7 @@ mod cost;
 mod demand;
 mod draft;
 mod enforce;
+mod estimate;
 mod group;
 mod key;
 mod layout;
@@ -28,8 +29,8 @@ mod shards;
 mod sum;
 mod usage;
 
-pub(crate) use cost::PendingCost;
 pub use cost::{Cost, CostError, CountedUnit, Estimate};
+pub(crate) use cost::{FinalCost, PendingCost};
 pub(crate) use demand::{Demand, Judgement, Mode, prepare};
 pub use demand::{RuleCheck, RuleResult};
 #[cfg(test)]
@@ -37,6 +38,7 @@ pub(crate) use draft::testing as drafts;
 pub use draft::{Draft, LimitDraft, RuleDraft, StoreDraft};
 pub use enforce::Enforce;
 pub(crate) use enforce::RolloutHash;
+pub use estimate::{InputEstimate, OutputEstimate, RequestEstimate};
 pub use group::OnError;
 pub(crate) use group::{ActorRules, GlobalGroup, GroupIndex, Limit, LimitUrl, RequestClass, RuleGroup};
 pub(crate) use key::{ActorKey, KeyBuffer};

@@ -101,6 +101,28 @@ pub fn places() -> Vec<Place> {
             json!({"sum": [{"response_json": "/c"}], "estimate": 1, "default": 1}),
         ),
         place(
+            "cost_estimate",
+            &of_window(r#""cost": {"response_json": "/c", "estimate": @}"#),
+            json!({"input": {"request_bytes": true}, "output": {"learned": "p95"}}),
+        ),
+        place(
+            "estimate_input",
+            &of_window(r#""cost": {"response_json": "/c", "estimate": {"input": @}}"#),
+            json!({"request_bytes": true, "per": 4}),
+        ),
+        place(
+            "estimate_output",
+            &of_window(r#""cost": {"response_json": "/c", "estimate": {"output": @}}"#),
+            json!({"request_json": "/m", "else": 0, "max": LARGEST}),
+        ),
+        place(
+            "estimate_learned",
+            &of_window(
+                r#""cost": {"response_json": "/c", "estimate": {"output": {"request_json": "/m", "else": @}}}"#,
+            ),
+            json!({"learned": "p95"}),
+        ),
+        place(
             "cost_term",
             &of_window(r#""cost": {"sum": [@, {"response_json": "/other"}], "estimate": 1}"#),
             json!({"response_json": "/c", "weight": 2}),

@@ -6,6 +6,7 @@ use super::redis::{
 use super::single_rule::arrivals;
 use crate::algorithm::headroom::{ask, cost_of, headroom, probe};
 use crate::algorithm::schedule::Run;
+use crate::algorithm::subject::power;
 use diana_limiter::algorithm::{Algorithm, Parameters, Verdict};
 use proptest::prelude::*;
 use redis::cmd;
@@ -51,6 +52,41 @@ fn every_kind_leaves_headroom_like_the_algorithm() {
             prop_assert_eq!(reply.charge[0], charged);
             let look = redis.ask(us(&run), Query::by(&key, &run.judge, 0));
             prop_assert_eq!(look.visible(), visible(&probe(&run, 0, 0, 0)), "{:?}", arrival);
+        }
+        Ok(())
+    });
+}
+
+/// Costs up to twice the capacity, of which what is left is charged if it is less.
+#[test]
+fn a_request_takes_the_rest_like_the_algorithm() {
+    let rules = prop_oneof![2 => whole_rules(), 1 => whole_penalized()];
+    let rules = rules.prop_filter("cannot settle", |rule| rule.compile().borrowing(0).is_some());
+    let rules = (rules, 0.0..=1.0).prop_map(|(rule, part)| {
+        let headroom = headroom(&rule, part);
+        (rule, headroom.unwrap_or(0))
+    });
+    let kinds = prop::collection::vec((any::<bool>(), 0.0..=1.0), 24);
+    check(300, (rules, begins(), arrivals(), kinds), |redis, ((rule, own), begin, arrivals, kinds)| {
+        let (mut run, key) = (Run::new(&rule, begin), redis.key());
+        for (arrival, (leaves, part)) in arrivals.iter().zip(kinds) {
+            let headroom = if leaves { own } else { 0 };
+            advance(&mut run, arrival);
+            let cost = power(2 * rule.capacity, part);
+            let query = Query { headroom, takes_rest: true, ..Query::by(&key, &run.judge, cost) };
+            let reply = redis.ask(us(&run), query);
+            let mut verdict = ask(&mut run, cost, headroom);
+            let rest = verdict.remaining.min(cost);
+            if !verdict.admits() && !verdict.is_penalty() && rest > 0 {
+                verdict = ask(&mut run, rest, headroom);
+                prop_assert!(verdict.admits() && verdict.remaining == 0, "{:?}", verdict);
+            }
+            if !verdict.admits() {
+                run.count_refusal();
+                verdict = run.penalize(verdict);
+            }
+            prop_assert_eq!(reply.visible(), visible(&verdict), "{:?} beside {}", arrival, headroom);
+            prop_assert_eq!(reply.charge[0], if verdict.admits() { verdict.charge.cost } else { 0 });
         }
         Ok(())
     });

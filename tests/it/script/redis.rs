@@ -55,6 +55,8 @@ pub struct Query {
     pub cost: u64,
     /// Whether a cost of 0 is refused without one unit left.
     pub peeks: bool,
+    /// Whether what is left is charged if it is less than the cost.
+    pub takes_rest: bool,
     pub lease: u64,
     pub penalty: Option<PenaltyParameters>,
     /// The units that the request has to leave.
@@ -72,6 +74,7 @@ impl Query {
             enforced: true,
             cost,
             peeks: false,
+            takes_rest: false,
             lease: 0,
             penalty,
             headroom: 0,
@@ -115,7 +118,8 @@ impl Call {
                             + 2 * u64::from(query.peeks)
                             + 4 * u64::from(query.penalty.is_some())
                             + 8 * u64::from(query.headroom > 0)
-                            + 16 * u64::from(query.takes_grants),
+                            + 16 * u64::from(query.takes_grants)
+                            + 32 * u64::from(query.takes_rest),
                         query.cost,
                         query.lease,
                     ],

@@ -29,6 +29,7 @@ fn permit(actor: u32) -> GlobalQuery {
         enforced: true,
         cost: 1,
         peeks: false,
+        takes_rest: false,
         lease: 0,
         penalty: None,
         headroom: 0,

@@ -23,6 +23,10 @@ pub(super) const DEFINITIONS: &[Definition] = &[
     Definition { name: "cost_response", shape: Shape::Object(&COST_RESPONSE) },
     Definition { name: "cost_term", shape: Shape::Object(&COST_TERM) },
     Definition { name: "cost_by", shape: Shape::Object(&COST_BY) },
+    Definition { name: "cost_estimate", shape: Shape::Object(&COST_ESTIMATE) },
+    Definition { name: "estimate_input", shape: Shape::Object(&ESTIMATE_INPUT) },
+    Definition { name: "estimate_output", shape: Shape::Object(&ESTIMATE_OUTPUT) },
+    Definition { name: "estimate_learned", shape: Shape::Object(&ESTIMATE_LEARNED) },
     Definition { name: "penalty", shape: Shape::Object(&PENALTY) },
     Definition { name: "adapt", shape: Shape::Object(&ADAPT) },
     Definition { name: "over", shape: Shape::Object(&OVER) },
@@ -362,12 +366,75 @@ const COST_RESPONSE: Object = Object {
                 "A larger cost counts as `max`; without the key, as the most that the algorithm counts.",
                 Shape::Size(1, MOST_IN_WINDOW),
             ),
-            key("estimate", "The charge of a request on arrival.", Shape::Size(0, MOST_IN_WINDOW))
-                .or_whole(0),
+            key(
+                "estimate",
+                "The charge of a request on arrival: a number, or what the request tells.",
+                Shape::Any(&[Shape::Size(0, MOST_IN_WINDOW), Shape::Def("cost_estimate")]),
+            )
+            .or_whole(0),
+            key(
+                "short",
+                "What happens if less than the estimate is left.",
+                Shape::Choice(&["refuse", "take_rest"]),
+            )
+            .or("refuse")
+            .on("cost.md#estimates"),
             key("default", "The cost of a response without the number.", Shape::Size(0, MOST_IN_WINDOW)),
         ]],
     )
 };
+
+const COST_ESTIMATE: Object = Object::new(
+    "cost.md#estimates",
+    &[&[
+        key("input", "What the length of the request's body tells.", Shape::Def("estimate_input")),
+        key("output", "What the rest costs at most.", Shape::Def("estimate_output")),
+    ]],
+);
+
+const ESTIMATE_WEIGHT: Key =
+    key("weight", "The factor of the number, with at most three decimals.", Shape::Decimal(0, 100_000))
+        .or_whole(1);
+
+const ESTIMATE_INPUT: Object = Object::new(
+    "cost.md#estimates",
+    &[&[
+        key("request_bytes", "The length of the body.", Shape::Only(true)).required(),
+        key("per", "So many bytes count as 1.", Shape::Size(1, 1 << 20)).or_whole(1),
+        ESTIMATE_WEIGHT,
+        key(
+            "max",
+            "A longer body, and one of unknown length, counts as `max`; without the key, as 1 MiB.",
+            Shape::Size(1, MOST_IN_WINDOW),
+        ),
+    ]],
+);
+
+const LEARNED: Shape = Shape::Exact("p95");
+
+const ESTIMATE_LEARNED: Object = Object::new(
+    "cost.md#estimates",
+    &[&[key("learned", "What 95 % of the actor's requests have cost.", LEARNED).required()]],
+);
+
+const ESTIMATE_OUTPUT: Object = Object::new(
+    "cost.md#estimates",
+    &[&[
+        key(
+            "request_json",
+            "The JSON pointer to the request's own maximum. Of several, the largest number counts.",
+            POINTERS,
+        ),
+        key("learned", "At most what 95 % of the actor's requests have cost.", LEARNED),
+        key(
+            "else",
+            "Without a maximum of its own, a number, or what is learned; without the key, `max`.",
+            Shape::Any(&[Shape::Size(0, MOST_IN_WINDOW), Shape::Def("estimate_learned")]),
+        ),
+        ESTIMATE_WEIGHT,
+        key("max", "A larger number counts as `max`.", Shape::Size(1, MOST_IN_WINDOW)),
+    ]],
+);
 
 const POINTERS: Shape =
     Shape::OneOrMany(&Shape::Matching("^/", "a JSON pointer such as `/usage/total_tokens`"), 1);

@@ -46,12 +46,12 @@ impl<H: Host> Filter<H> {
             Some((Rc::clone(&stream.plugin), body.finish(stream.is_complete)))
         };
         let taken = self.streams.with(|streams| streams.get_mut(id).and_then(take_body)).flatten();
-        let Some((plugin, values)) = taken else {
+        let Some((plugin, body)) = taken else {
             return Action::of_part(self.is_waiting(id));
         };
         plugin.timer_queue.with(|queue| queue.remove(id));
-        let Some(Decided { session, mut response, protocol }) = plugin.decide(false, values.as_deref())
-        else {
+        let decided = plugin.decide(false, body.as_ref());
+        let Some(Decided { session, mut response, protocol }) = decided else {
             self.set_waiting(id, false);
             return Action::Continue;
         };

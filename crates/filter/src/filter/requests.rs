@@ -3,6 +3,7 @@
 use super::{Action, Filter, Stream};
 use crate::Host;
 use crate::plugin::{Decided, Plugin, Rejection, Response};
+use crate::request_body::ReadBody;
 use crate::timer_queue::Held;
 use diana_base::time::Time;
 use diana_limiter::decide::Outcome;
@@ -42,8 +43,8 @@ impl<H: Host> Filter<H> {
             return Action::Read;
         }
         // A request that ends with its headers has no body.
-        let body = ends.then_some(&[][..]);
-        let Some(Decided { session, mut response, protocol }) = plugin.decide(ends, body) else {
+        let body = ends.then(ReadBody::default);
+        let Some(Decided { session, mut response, protocol }) = plugin.decide(ends, body.as_ref()) else {
             return Action::Continue;
         };
         let (headers, is_waiting) = (take(&mut response.headers), response.is_held());

@@ -2,13 +2,12 @@
 
 use super::{Decided, Plugin, Response};
 use crate::Host;
-use crate::request_body::BodyReader;
+use crate::request_body::{BodyReader, ReadBody};
 use diana_base::time::Time;
 use diana_limiter::decide::Outcome;
 use diana_limiter::request::Source;
 use diana_limiter::request::protocol::Protocol;
 use diana_limiter::session::Session;
-use diana_response_meter::JsonValue;
 use log::warn;
 use std::cell::OnceCell;
 
@@ -18,15 +17,15 @@ const MISSED_BODIES: u32 = 3;
 impl<H: Host> Plugin<H> {
     /// Decides about the request of the effective stream. `None` if the host called back during
     /// another decision, which no host does; the request then passes.
-    /// `ends`: whether the request ends with its headers. `body`: the values of the parts of its
-    /// body, `None` if it was not read.
+    /// `ends`: whether the request ends with its headers. `body`: its body, `None` if it was
+    /// not read.
     #[inline(never)]
-    pub(crate) fn decide(&self, ends: bool, body: Option<&[JsonValue]>) -> Option<Decided<H>> {
+    pub(crate) fn decide(&self, ends: bool, body: Option<&ReadBody>) -> Option<Decided<H>> {
         let policy = &self.configuration.policy;
         self.remove_forged_marks();
         let (source, with_body) = (self.host.request(policy, self.kind, ends), OnceCell::new());
         let source: &dyn Source = match self.body.as_ref().zip(body) {
-            Some((parts, values)) => with_body.get_or_init(|| parts.request(&source, values)),
+            Some((parts, body)) => with_body.get_or_init(|| parts.request(&source, body)),
             None => &source,
         };
         let request = policy.request(source);

@@ -9,7 +9,7 @@
 use crate::algorithm::Charge;
 use crate::cells::{Context, Events, update, update_or_create};
 use crate::global::{GlobalCharge, LeaseRefill, Settlement};
-use crate::policy::{GroupIndex, PendingCost, PlacedQuota, Policy, RuleGroup, Usage};
+use crate::policy::{FinalCost, GroupIndex, PendingCost, PlacedQuota, Policy, RuleGroup, Usage};
 use diana_base::time::Time;
 
 /// The charges of a request that may be refunded.
@@ -69,6 +69,8 @@ struct Correction<'a> {
     is_refunded: bool,
     /// The final cost. `None`: the charge stays.
     cost: Option<u64>,
+    /// What the request has cost beyond its input, for the estimates of the next ones.
+    output: Option<(&'a PendingCost, u64)>,
 }
 
 impl GroupCharge {
@@ -85,24 +87,16 @@ impl GroupCharge {
         unread: &mut u32,
     ) -> Vec<Correction<'_>> {
         let is_outdated = self.is_outdated(group, policy);
-        let correction = |RuleCharge { quota, charge, pending }: &'_ RuleCharge| {
+        let correction = self.rules.iter().map(|RuleCharge { quota, charge, pending }| {
             let settled = pending.as_ref().zip(end.usage());
-            let cost = settled
-                .and_then(|(pending, usage)| pending.at_end(charge.cost, usage, policy.measures(), unread));
+            let at_end = settled.map(|(pending, usage)| pending.at_end(usage, policy.measures(), unread));
+            let FinalCost { units: cost, output } = at_end.unwrap_or_default();
             let is_refunded = end.refunds(quota) && charge.cost > 0;
             let is_lost = is_outdated && quota.quota.algorithm().keeps_its_instant();
-            (*charge, is_refunded && !is_lost, cost)
-        };
-        let all: Vec<_> = self.rules.iter().map(correction).collect();
-        let with_quota = self.rules.iter().zip(all);
-        with_quota
-            .map(|(rule, (charge, is_refunded, cost))| Correction {
-                quota: &rule.quota,
-                charge,
-                is_refunded,
-                cost,
-            })
-            .collect()
+            let is_refunded = is_refunded && !is_lost;
+            Correction { quota, charge: *charge, is_refunded, cost, output: pending.as_ref().zip(output) }
+        });
+        correction.collect()
     }
 
     /// Whether a quota may have moved since the charge.
@@ -112,9 +106,9 @@ impl GroupCharge {
 }
 
 impl Correction<'_> {
-    /// Whether the cell gets anything back.
-    fn takes_back(&self) -> bool {
-        self.is_refunded || self.cost.is_some_and(|cost| cost < self.charge.cost)
+    /// Whether the cell of the actor changes, if there is one.
+    fn changes(&self) -> bool {
+        self.is_refunded || self.output.is_some() || self.cost.is_some_and(|cost| cost < self.charge.cost)
     }
 
     /// Makes the correction in the states of the rule.
@@ -124,6 +118,9 @@ impl Correction<'_> {
         }
         if let Some(cost) = self.cost {
             self.quota.settle(cell, now, self.charge, cost);
+        }
+        if let Some((pending, output)) = self.output {
+            self.quota.set_learned(cell, pending.learn(self.quota.learned(cell), output));
         }
     }
 }
@@ -186,7 +183,7 @@ impl Charges {
     ) -> Vec<(usize, Settlement)> {
         let settlement = |GlobalPending { shard, charge, cost }| {
             let [charged, ..] = charge.numbers;
-            let cost = cost.at_end(charged, usage, policy.measures(), &mut events.unread)?;
+            let cost = cost.at_end(usage, policy.measures(), &mut events.unread).units?;
             (cost != charged).then_some((shard, Settlement { charge, cost }))
         };
         self.pending.drain(..).filter_map(settlement).collect()
@@ -206,7 +203,7 @@ impl Charges {
             if corrections.iter().any(|one| one.cost > Some(one.charge.cost)) {
                 // A request that was charged nothing on arrival may have no cell.
                 update_or_create(group, charged.hash, context, &mut events, &change);
-            } else if corrections.iter().any(Correction::takes_back) {
+            } else if corrections.iter().any(Correction::changes) {
                 update(group, charged.hash, context, &mut events, &change);
             }
         }

@@ -35,7 +35,11 @@ impl GroupVerdict {
         self.before.extend_from_slice(cell);
         let (mut is_refused, mut all_admit_now, mut remaining) = (false, true, u64::MAX);
         let mut any_admits = false;
-        for RuleCheck { demand: Demand { quota, mode, cost, headroom, .. }, judgement, .. } in &mut *checks {
+        for RuleCheck { demand, judgement, .. } in &mut *checks {
+            if demand.pending.is_some() {
+                demand.estimate(cell);
+            }
+            let Demand { quota, mode, cost, headroom, .. } = demand;
             let verdict = match *cost {
                 0 => quota.peek(cell, &self.before, now, *headroom),
                 cost if *headroom == 0 => quota.step(cell, now, cost),
@@ -44,11 +48,12 @@ impl GroupVerdict {
             // A request that a grant pays, below, makes no reservation.
             all_admit_now &= verdict.admission == Admission::Admit { delay: Span::ZERO };
             remaining = remaining.min(verdict.remaining);
+            let is_enforced = *mode == Mode::Enforce;
             let verdict = match verdict.admits() {
                 true => verdict,
-                false => quota.or_grant(cell, now, *cost, verdict),
+                false => demand.or_less(cell, &self.before, now, verdict),
             };
-            is_refused |= !verdict.admits() && *mode == Mode::Enforce;
+            is_refused |= !verdict.admits() && is_enforced;
             any_admits |= verdict.admits();
             *judgement = Judgement::By(verdict);
         }
@@ -112,6 +117,21 @@ impl GroupVerdict {
                 *verdict = demand.quota.penalize(cell, now, *verdict);
             }
         }
+    }
+}
+
+impl Demand {
+    /// `verdict`; if it refuses, and the rule takes what is left in place of the estimate, or a
+    /// grant pays, an admission.
+    #[cold]
+    #[inline(never)]
+    fn or_less(&self, cell: &mut [u8], before: &[u8], now: Time, verdict: Verdict) -> Verdict {
+        let Demand { quota, cost, headroom, .. } = self;
+        let rest = verdict.remaining.min(*cost);
+        if rest == 0 || verdict.is_penalty() || !self.takes_rest() {
+            return quota.or_grant(cell, now, *cost, verdict);
+        }
+        quota.step_with_headroom(cell, before, now, rest, *headroom)
     }
 }
 

@@ -85,6 +85,8 @@ pub struct RuleQuery {
     /// The units that the request has to leave for requests of high priority; 0: none. The verdict
     /// is without them: see [`step_with_headroom`](crate::policy::PlacedQuota::step_with_headroom).
     pub headroom: u64,
+    /// Whether the request is charged what is left if that is less than its cost.
+    pub takes_rest: bool,
     /// Whether a grant may pay if the quota refuses: see [`StoreChange::Grant`].
     pub takes_grants: bool,
 }
@@ -197,9 +199,11 @@ impl GlobalGroup {
         let mut quotas = checks.iter().map(|check| (check.rule(), check.demand.quota.quota));
         let mut queries = self.idle_queries(policy, key, &mut quotas, (now, fetches));
         let demands = checks.iter().map(|check| &check.demand);
-        for (query, Demand { mode, cost, headroom, .. }) in queries.iter_mut().zip(demands) {
+        for (query, demand) in queries.iter_mut().zip(demands) {
+            let Demand { mode, cost, headroom, .. } = demand;
             (query.enforced, query.cost) = (*mode == Mode::Enforce, *cost);
             (query.peeks, query.headroom) = (*cost == 0, *headroom);
+            query.takes_rest = demand.takes_rest();
         }
         queries
     }
@@ -225,6 +229,7 @@ impl GlobalGroup {
                 enforced: rule.enforced(),
                 cost: 0,
                 peeks: false,
+                takes_rest: false,
                 lease: if fetches { quota.lease() } else { 0 },
                 penalty: quota.penalty().map(Penalty::parameters),
                 headroom: 0,

@@ -261,7 +261,8 @@ impl Builder {
             rule.quotas.all().map(|quota| rule.roomiest(quota, role)).collect()
         };
         let quotas: Vec<Vec<Quota>> = own.iter().map(quotas).collect();
-        let places = quotas.iter().map(|quotas| place(quotas, takes_grants)).collect();
+        let places = own.iter().zip(&quotas);
+        let places = places.map(|(rule, quotas)| place(quotas, takes_grants, rule.learns())).collect();
         let all = || quotas.iter().flatten();
         let settles = own.iter().any(|rule| rule.is_settled());
         let has_headroom = all().any(|quota| quota.headroom() > 0);
@@ -331,13 +332,14 @@ impl Builder {
 
 /// The place of the states that these quotas of one rule judge, alone in a cell.
 #[inline]
-fn place(quotas: &[Quota], takes_grants: bool) -> Place {
+fn place(quotas: &[Quota], takes_grants: bool, learns: bool) -> Place {
     let algorithms = || quotas.iter().map(Quota::algorithm);
     let size = algorithms().map(Algorithm::size).max().unwrap_or(0);
     // A permit that is granted would come back.
     let has_grant = takes_grants && !algorithms().any(Algorithm::ends_with_request);
     let has_penalty = quotas.iter().any(|quota| quota.penalty().is_some());
-    let (place, _) = Place::new(0, size, [has_grant, has_penalty, quotas.iter().any(Quota::varies)]);
+    let has_limit = quotas.iter().any(Quota::varies);
+    let (place, _) = Place::new(0, size, [has_grant, has_penalty, has_limit, learns]);
     place
 }
 

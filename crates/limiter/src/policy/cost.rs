@@ -1,5 +1,6 @@
 //! What a request costs, in units of its rule's quota.
 
+use super::estimate::{Estimated, RequestEstimate, learn};
 use super::sum::{Factors, ONE, Sum, Total, scaled, units};
 use super::usage::{Measure, Measures, Statuses, Usage, digits};
 use crate::algorithm::Allowance;
@@ -20,6 +21,9 @@ pub struct Cost {
     pub charge: Option<Statuses>,
     /// Set if the charge is refunded if the response has such a status.
     pub refund: Option<Statuses>,
+    /// Whether a request is charged what is left if that is less than its estimate. Otherwise it is
+    /// refused.
+    pub takes_rest: bool,
 }
 
 /// What a unit of a quota is.
@@ -54,6 +58,14 @@ pub(super) enum PendingUnits {
         /// At most [`Sum::MAX_WEIGHT`].
         factor: u32,
     },
+    /// The same, and the request tells its estimate.
+    Estimated {
+        /// The units that are charged on arrival, multiplied already. They follow what is learned
+        /// once the actor's cell is known.
+        units: u64,
+        factor: u32,
+        estimated: Estimated,
+    },
 }
 
 impl PendingUnits {
@@ -61,9 +73,28 @@ impl PendingUnits {
         match self {
             PendingUnits::Known(units)
             | PendingUnits::Measured(units)
-            | PendingUnits::Priced { units, .. } => units,
+            | PendingUnits::Priced { units, .. }
+            | PendingUnits::Estimated { units, .. } => units,
         }
     }
+
+    /// The request's factor in thousandths; `None`: none.
+    fn factor(self) -> Option<u32> {
+        match self {
+            PendingUnits::Priced { factor, .. } | PendingUnits::Estimated { factor, .. } => Some(factor),
+            PendingUnits::Known(_) | PendingUnits::Measured(_) => None,
+        }
+    }
+}
+
+/// What a request costs at its end.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct FinalCost {
+    /// In units. `None`: the charge on arrival stays.
+    pub(crate) units: Option<u64>,
+    /// What it costs beyond its input before its factor, in thousandths of a unit. `None`: nothing
+    /// is to be learned.
+    pub(crate) output: Option<u64>,
 }
 
 /// Where the cost of a request comes from.
@@ -100,6 +131,8 @@ pub(crate) enum CostSource {
         default: Option<u64>,
         /// The charge on arrival, and the largest cost.
         estimate: Estimate,
+        /// The charge on arrival, if it depends on the request.
+        by_request: Option<Arc<RequestEstimate>>,
     },
 }
 
@@ -177,7 +210,7 @@ impl Default for Cost {
 
 impl From<CostSource> for Cost {
     fn from(source: CostSource) -> Cost {
-        Cost { source, charge: None, refund: None }
+        Cost { source, charge: None, refund: None, takes_rest: false }
     }
 }
 
@@ -249,7 +282,10 @@ impl Cost {
         match default {
             Some(default) if default > max => Err(CostError::Default),
             Some(0) | None if units == 0 => Err(CostError::Free),
-            _ => Ok(CostSource::Response { sum: sum.into(), factors: None, default, estimate }.into()),
+            _ => {
+                let (sum, factors, by_request) = (sum.into(), None, None);
+                Ok(CostSource::Response { sum, factors, default, estimate, by_request }.into())
+            }
         }
     }
 
@@ -260,6 +296,16 @@ impl Cost {
             return Err(CostError::Sum);
         };
         *factors = Some(by.into()).filter(|by: &Arc<Factors>| !by.canonical_form().is_empty());
+        Ok(self)
+    }
+
+    /// The same cost, a number of the response, whose charge on arrival depends on the request.
+    /// What is learned begins at the default.
+    pub fn estimated(mut self, by: RequestEstimate) -> Result<Cost, CostError> {
+        let CostSource::Response { by_request, default: Some(1..), .. } = &mut self.source else {
+            return Err(CostError::Estimate);
+        };
+        *by_request = Some(by.into());
         Ok(self)
     }
 
@@ -276,12 +322,13 @@ impl Cost {
     #[must_use]
     pub fn least_on_arrival(&self) -> u64 {
         match &self.source {
-            _ if self.charge.is_some() => 0,
+            _ if self.charge.is_some() || self.takes_rest => 0,
             CostSource::Fixed(units) => *units,
             CostSource::Header { default, range, .. } => (*default).min(*range.start()),
             // A body may be empty.
             CostSource::RequestBytes { .. } => 0,
             CostSource::ResponseBytes(estimate) => estimate.units,
+            CostSource::Response { by_request: Some(_), .. } => 0,
             CostSource::Response { factors, estimate: Estimate { units, max }, .. } => {
                 let least = factors.as_ref().map_or(ONE, |factors| factors.least());
                 scaled(*units, least).min(*max)
@@ -322,6 +369,13 @@ impl Cost {
             CostSource::RequestBytes { length, max } => {
                 PendingUnits::Measured(number(request, *length).unwrap_or(0).min(*max))
             }
+            CostSource::Response { factors, by_request: Some(by_request), default, estimate, .. } => {
+                let factor = factors.as_ref().map_or(ONE, |factors| factors.of(request));
+                let factor = u32::try_from(factor).unwrap_or(u32::MAX);
+                let estimated = by_request.of(request);
+                let units = estimated.units(first_learned(*default), factor).min(estimate.max);
+                PendingUnits::Estimated { units, factor, estimated }
+            }
             CostSource::Response { factors: Some(factors), estimate: Estimate { units, max }, .. } => {
                 let factor = factors.of(request);
                 let units = scaled(*units, factor).min(*max);
@@ -348,29 +402,31 @@ impl Cost {
         usage: &Usage,
         measures: &Measures,
         unread: &mut u32,
-    ) -> Option<u64> {
+    ) -> FinalCost {
         let has = |statuses: &Option<Statuses>| {
             usage.status.zip(statuses.as_ref()).map(|(status, statuses)| statuses.contains(status))
         };
+        let mut output = None;
         if has(&self.refund) == Some(true) {
-            return Some(0);
+            return FinalCost { units: Some(0), output };
         }
         // Without a status, the client may have left early to hide the number, so the cost is the
         // largest.
         let hides = usage.status.is_none() && matches!(self.source, CostSource::Response { .. });
         if self.charge.is_some() && has(&self.charge) != Some(true) && !hides {
-            return None;
+            return FinalCost::default();
         }
-        Some(match (&self.source, pending) {
-            (CostSource::Fixed(_) | CostSource::Header { .. }, _) => pending.on_arrival(),
-            (CostSource::RequestBytes { max, .. }, _) => usage.request_bytes.min(*max),
-            (CostSource::ResponseBytes(estimate), _) => usage.response_bytes.min(estimate.max),
-            (CostSource::Response { sum, default, estimate, .. }, _) => {
-                let factor = match pending {
-                    PendingUnits::Priced { factor, .. } => factor.into(),
-                    _ => ONE,
-                };
+        let units = match &self.source {
+            CostSource::Fixed(_) | CostSource::Header { .. } => pending.on_arrival(),
+            CostSource::RequestBytes { max, .. } => usage.request_bytes.min(*max),
+            CostSource::ResponseBytes(estimate) => usage.response_bytes.min(estimate.max),
+            CostSource::Response { sum, default, estimate, .. } => {
+                let factor = pending.factor().map_or(ONE, u64::from);
                 let Total { thousandths, is_seen, is_final } = sum.total(usage, measures);
+                if let (PendingUnits::Estimated { estimated, .. }, true) = (pending, is_seen && is_final) {
+                    let all = u64::try_from(thousandths).unwrap_or(u64::MAX);
+                    output = Some(all.saturating_sub(estimated.input));
+                }
                 let (seen, default) = (units(thousandths, factor), default.unwrap_or(estimate.units));
                 let default = scaled(default, factor);
                 // Clients can choose the timeout by which a gateway answers in the upstream's
@@ -387,15 +443,26 @@ impl Cost {
                 };
                 units.min(estimate.max)
             }
-        })
+        };
+        FinalCost { units: Some(units), output }
+    }
+
+    /// Whether what an actor's requests cost estimates the next.
+    #[must_use]
+    pub fn learns(&self) -> bool {
+        match &self.source {
+            CostSource::Response { by_request: Some(by_request), .. } => by_request.learns(),
+            _ => false,
+        }
     }
 
     /// Whether the cost depends on a part of the request's body.
     pub(crate) fn reads_body(&self, parts: &Parts) -> bool {
         match &self.source {
             CostSource::Header { part, .. } => matches!(parts.get(*part), Some(Part::RequestJson(_))),
-            CostSource::Response { factors, .. } => {
+            CostSource::Response { factors, by_request, .. } => {
                 factors.as_ref().is_some_and(|factors| factors.reads_body())
+                    || by_request.as_ref().is_some_and(|by_request| by_request.reads_body())
             }
             _ => false,
         }
@@ -430,17 +497,20 @@ impl Cost {
             CostSource::ResponseBytes(Estimate { units, max }) => {
                 ["response bytes ", &*numbers(&[*units, *max])].concat()
             }
-            CostSource::Response { sum, factors, default, estimate: Estimate { units, max } } => {
+            CostSource::Response { sum, factors, default, estimate: Estimate { units, max }, by_request } => {
                 let numbers = numbers(&[default.unwrap_or(*units), *units, *max]);
                 let by = factors.as_ref().map(|factors| [" by ", factors.canonical_form()].concat());
-                [sum.canonical_form(), " ", &*numbers, &by.unwrap_or_default()].concat()
+                let estimate = by_request.as_ref().map(|estimate| estimate.canonical_form(parts));
+                let more = [by.unwrap_or_default(), estimate.unwrap_or_default()].concat();
+                [sum.canonical_form(), " ", &*numbers, &more].concat()
             }
         };
         let statuses = |word: &str, statuses: &Option<Statuses>| {
             statuses.as_ref().map_or(String::new(), |statuses| [word, &*statuses.canonical_form()].concat())
         };
         let (charge, refund) = (statuses(" charged ", &self.charge), statuses(" refunded ", &self.refund));
-        ["cost ", &source, &charge, &refund].concat()
+        let rest = if self.takes_rest { " takes the rest" } else { "" };
+        ["cost ", &source, &charge, &refund, rest].concat()
     }
 
     /// The canonical text of what is counted, without its numbers: units that mean the same have
@@ -467,29 +537,48 @@ impl Cost {
 impl PendingCost {
     /// The factor of the request in thousandths; `None` if the cost has none.
     pub(crate) fn factor(&self) -> Option<u32> {
-        match self.units {
-            PendingUnits::Priced { factor, .. } => Some(factor),
-            PendingUnits::Known(_) | PendingUnits::Measured(_) => None,
-        }
+        let has_factors = matches!(self.cost.source, CostSource::Response { factors: Some(_), .. });
+        self.units.factor().filter(|_| has_factors)
     }
 
-    /// The final charge of a request that was `charged` on arrival. What the quota of another plan
-    /// had no room for is not charged later, either. `None`: the charge stays as it is. Adds to
-    /// `unread` if the cost is a number that could not be read.
-    pub(crate) fn at_end(
-        &self,
-        charged: u64,
-        usage: &Usage,
-        measures: &Measures,
-        unread: &mut u32,
-    ) -> Option<u64> {
-        let PendingCost { cost, units } = self;
-        let end = cost.final_cost(*units, usage, measures, unread)?;
-        Some(match end.checked_sub(cost.estimate(*units)) {
-            Some(more) => charged.saturating_add(more),
-            None => end.min(charged),
-        })
+    /// Whether the request is charged what is left if that is less than its estimate.
+    pub(crate) fn takes_rest(&self) -> bool {
+        self.cost.takes_rest
     }
+
+    /// Estimates the request once more by what is `learned` of its actor. Returns the charge on
+    /// arrival; `None` if it does not depend on that.
+    #[cold]
+    #[inline(never)]
+    pub(crate) fn estimate_by(&mut self, learned: Option<u64>) -> Option<u64> {
+        let PendingCost { cost, units } = self;
+        let CostSource::Response { default, estimate, .. } = &cost.source else { return None };
+        let PendingUnits::Estimated { units, factor, estimated } = units else { return None };
+        let learned = learned.unwrap_or(first_learned(*default));
+        *units = estimated.units(learned, *factor).min(estimate.max);
+        estimated.is_learned.then(|| cost.estimate(self.units))
+    }
+
+    /// What the request has cost. Adds to `unread` if the cost is a number that could not be read.
+    pub(crate) fn at_end(&self, usage: &Usage, measures: &Measures, unread: &mut u32) -> FinalCost {
+        let PendingCost { cost, units } = self;
+        let end = cost.final_cost(*units, usage, measures, unread);
+        FinalCost { output: end.output.filter(|_| cost.learns()), ..end }
+    }
+
+    /// What is learned of the actor once a request has cost so much beyond its input.
+    pub(crate) fn learn(&self, learned: Option<u64>, output: u64) -> u64 {
+        let default = match &self.cost.source {
+            CostSource::Response { default, .. } => *default,
+            _ => None,
+        };
+        learn(learned.unwrap_or(first_learned(default)), output)
+    }
+}
+
+/// What is learned before any request has ended, in thousandths of a unit.
+fn first_learned(default: Option<u64>) -> u64 {
+    default.unwrap_or(1).saturating_mul(ONE)
 }
 
 /// The whole number in a part of the request.

@@ -24,6 +24,20 @@ pub(crate) struct Demand {
     pub(crate) pending: Option<PendingCost>,
 }
 
+impl Demand {
+    /// Estimates the cost by what is learned of the actor with this cell.
+    pub(crate) fn estimate(&mut self, cell: &[u8]) {
+        let learned = self.quota.learned(cell);
+        let cost = self.pending.as_mut().and_then(|pending| pending.estimate_by(learned));
+        self.cost = cost.unwrap_or(self.cost);
+    }
+
+    /// Whether the rule charges what is left if that is less than the estimate.
+    pub(crate) fn takes_rest(&self) -> bool {
+        self.pending.as_ref().is_some_and(PendingCost::takes_rest)
+    }
+}
+
 /// Whether a rule refuses requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Mode {
@@ -128,6 +142,13 @@ impl RuleCheck {
     #[must_use]
     pub fn factor(&self) -> Option<u32> {
         self.demand.pending.as_ref().and_then(PendingCost::factor)
+    }
+
+    /// What the request was estimated at, in units, if it is settled. It is charged less if the
+    /// rule takes what is left.
+    #[must_use]
+    pub fn estimate(&self) -> Option<u64> {
+        self.demand.pending.as_ref().map(|_| self.demand.cost)
     }
 
     /// The quota as the document states it. Clients see [`RuleCheck::shown`].

@@ -224,7 +224,9 @@ impl<'a> ActorRules<'a> {
         for (index, state) in self.group.states.iter().enumerate() {
             let bytes = part(cell, from..from.saturating_add(state.size));
             from = from.saturating_add(state.size);
-            if state.part != StateKind::Limit && self.rests_in(index, bytes, now) > Span::ZERO {
+            if !matches!(state.part, StateKind::Limit | StateKind::Learned)
+                && self.rests_in(index, bytes, now) > Span::ZERO
+            {
                 // A grant, and refusals counted toward a penalty, matter more than part of a quota.
                 least = least.max(Loss::Part(if state.part == StateKind::Count { 0 } else { WHOLE_QUOTA }));
             }

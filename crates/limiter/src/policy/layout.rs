@@ -1,7 +1,7 @@
 //! The layout of a group's cells: which states they hold, and by which identities.
 //!
 //! ```text
-//!   identity:  30 bits of what the rule counts │ 2 bits: count, grant, penalty
+//!   identity:  29 bits of what the rule counts │ 3 bits: which of its states
 //! ```
 
 use super::Policy;
@@ -90,6 +90,7 @@ impl RuleGroup {
                     StateKind::Grant => 1,
                     StateKind::Penalty => 2,
                     StateKind::Limit => 3,
+                    StateKind::Learned => 4,
                 };
                 let keeps_rest = keeps_rest && part == StateKind::Count;
                 entries.push(StateEntry { identity: identity | of_part, size, keeps_rest });
@@ -105,7 +106,7 @@ impl RuleGroup {
     }
 }
 
-/// An identity for each of these hashes, in the same order. Two that agree in 30 bits are told
+/// An identity for each of these hashes, in the same order. Two that agree in 29 bits are told
 /// apart in the order of the hashes, which all workers have in common.
 fn identities(hashes: &[u64]) -> Vec<u32> {
     let mut sorted: Vec<(u64, usize)> = hashes.iter().copied().zip(0..).collect();
@@ -113,7 +114,7 @@ fn identities(hashes: &[u64]) -> Vec<u32> {
     let (mut taken, mut identities) = (Vec::new(), vec![0; hashes.len()]);
     for (mut hash, at) in sorted {
         let identity = loop {
-            let identity = u32::try_from(hash >> 32).unwrap_or(0) & !3;
+            let identity = u32::try_from(hash >> 32).unwrap_or(0) & !7;
             if !taken.contains(&identity) {
                 break identity;
             }
@@ -131,11 +132,11 @@ mod tests {
 
     #[test]
     fn equal_hashes_get_different_identities_in_any_order() {
-        let (same, close) = (7 << 40, (7 << 40) | 3);
+        let (same, close) = (7 << 40, (7 << 40) | (3 << 32));
         let one = identities(&[same, 1 << 50, close]);
         assert!(one[0] != one[2] && one[0] != one[1] && one[1] != one[2]);
         assert_eq!(identities(&[close, same, 1 << 50]), [one[2], one[0], one[1]]);
         assert_eq!(identities(&[same]), [one[0]], "the first one keeps its identity");
-        assert!(one.iter().all(|identity| identity & 3 == 0));
+        assert!(one.iter().all(|identity| identity & 7 == 0));
     }
 }

@@ -349,14 +349,14 @@ impl Quota {
             StateKind::Grant => grant::rest(state, now),
             StateKind::Penalty => self.penalty.map_or(Span::ZERO, |penalty| penalty.rests_in(state, now)),
             // As long as the count, about, so that operators see both.
-            StateKind::Limit => self.shown().unit,
+            StateKind::Limit | StateKind::Learned => self.shown().unit,
         }
     }
 
     /// The quota with the states of a cell of its own.
     #[must_use]
     pub fn alone(self) -> PlacedQuota {
-        let (place, _) = Place::new(0, self.algorithm.size(), [false, self.penalty.is_some(), false]);
+        let (place, _) = Place::new(0, self.algorithm.size(), [false, self.penalty.is_some(), false, false]);
         self.in_place(place)
     }
 
@@ -385,6 +385,16 @@ impl PlacedQuota {
     pub(crate) fn at_last_limit(self, cell: &[u8], rule: &Rule) -> PlacedQuota {
         let quota = rule.brought(&self.quota, Brought { limit: self.place.limit(cell), day: None });
         PlacedQuota { quota, ..self }
+    }
+
+    /// What the actor's requests cost: see [`RequestEstimate`](super::RequestEstimate).
+    pub(crate) fn learned(&self, cell: &[u8]) -> Option<u64> {
+        self.place.learned(cell)
+    }
+
+    /// Notes what the actor's requests cost.
+    pub(crate) fn set_learned(&self, cell: &mut [u8], cost: u64) {
+        self.place.set_learned(cell, cost);
     }
 
     /// Notes the limit of a request that is counted.

@@ -168,6 +168,11 @@ impl Rule {
         self.varying.as_ref().is_some_and(|cost| cost.settles())
     }
 
+    /// Whether what an actor's requests cost estimates the next.
+    pub(super) fn learns(&self) -> bool {
+        self.varying.as_ref().is_some_and(|cost| cost.learns())
+    }
+
     /// What a unit of the quota is.
     #[must_use]
     pub fn counted_unit(&self) -> CountedUnit {

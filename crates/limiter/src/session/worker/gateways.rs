@@ -193,6 +193,7 @@ impl Gateways {
             enforced: false,
             cost: 0,
             peeks: false,
+            takes_rest: false,
             lease: 0,
             penalty: None,
             headroom: 0,
