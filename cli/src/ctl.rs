@@ -18,6 +18,7 @@ use diana_console::fleet::{Failure, Fleet, Question, Target};
 use diana_limiter::actor::sounds_secret;
 use diana_replay::number::plural;
 use diana_replay::printable::printable;
+use jiff::Timestamp;
 use miette::{IntoDiagnostic, Result, bail, miette};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -148,7 +149,7 @@ fn counts(args: &Args, fleet: &Fleet, question: Question) -> Result<ExitCode> {
     let answers = ask::<Count>(fleet, &question)?;
     let shown = |named: &[Named<Count>]| {
         let rows = named.iter().map(|(gateway, answer)| table::Row { gateway, rule: None, answer });
-        table::counts(&rows.collect::<Vec<_>>())
+        table::counts(&rows.collect::<Vec<_>>(), Timestamp::now())
     };
     finish(args, fleet, &answers, shown, json!({}))?;
     Ok(code(&answers, false))

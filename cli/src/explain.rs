@@ -22,9 +22,11 @@ pub use report::*;
 
 use crate::output::{self, Format};
 use crate::valid;
-use miette::{Result, miette};
+use miette::{Result, bail, miette};
+use std::io::Read;
 use std::path::Path;
 use std::process::ExitCode;
+use std::{fs, io};
 
 /// Runs the command.
 pub fn run(args: &Args) -> Result<ExitCode> {
@@ -56,9 +58,13 @@ pub fn explain(args: &Args, document: &[u8]) -> Result<Explanation> {
     let value = diana_document::parse(document).map_err(|error| miette!("{error}"))?;
     let document = document::Document::of(&value);
     let (incoming, simulation) = match (&args.log, args.line) {
-        (Some(log), Some(line)) => simulation::of_line(&document, log, args.log_format.as_deref(), line)?,
+        (Some(log), Some(line)) => simulation::of_line(&document, log, args, line)?,
         _ => {
-            let incoming = request::Incoming::of(args)?;
+            let body = args.body.as_deref().map(|path| read_body(path, args)).transpose()?;
+            let mut incoming = request::Incoming::of(args, body.as_deref())?;
+            if let Some(body) = &body {
+                incoming.read_body(body, &document::compile(&value)?);
+            }
             let simulation = simulation::run(&document, &incoming)?;
             (incoming, simulation)
         }
@@ -82,6 +88,19 @@ pub fn explain(args: &Args, document: &[u8]) -> Result<Explanation> {
         admitted: simulation.admitted,
         refused: simulation.refused,
     })
+}
+
+/// The bytes of the file with the request's body.
+fn read_body(path: &Path, args: &Args) -> Result<Vec<u8>> {
+    if path != Path::new("-") {
+        return fs::read(path).map_err(|error| miette!("--body: cannot read `{}`: {error}", path.display()));
+    }
+    if args.file == Path::new("-") {
+        bail!("only one of the files can be `-`, standard input");
+    }
+    let mut body = Vec::new();
+    io::stdin().read_to_end(&mut body).map_err(|error| miette!("--body: {error}"))?;
+    Ok(body)
 }
 
 /// The explanation as text for a terminal.

@@ -4,7 +4,7 @@
 mod args;
 mod progress;
 
-pub use args::Args;
+pub use args::{Args, field};
 
 use crate::{output, valid};
 use diana_replay::number::{count, plural};
@@ -52,7 +52,7 @@ pub fn replay(args: &Args) -> Result<Summary> {
     let document = |path: &PathBuf| Document::of(&valid::document(path)?).into_diagnostic();
     let first = document(&args.file)?;
     let other = args.against.as_ref().map(document).transpose()?;
-    let replay = Replay::open(first, other, &args.log, args.format.as_deref(), args.tries());
+    let replay = Replay::open(first, other, &args.log, args.format.as_deref(), &args.field, args.tries());
     let named = |error| match error {
         Error::Format(why) if args.format.is_some() => miette!("`--format`: {why}"),
         error => Report::from_err(error),

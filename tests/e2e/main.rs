@@ -44,6 +44,7 @@ mod matching;
 mod memory;
 mod metrics;
 mod migrating;
+mod month;
 mod observability;
 mod opentelemetry;
 mod original;

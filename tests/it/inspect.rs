@@ -1,6 +1,7 @@
 //! What operators see of a count is what the next response would show.
 
 use diana_base::time::{Span, Time};
+use diana_calendar::{Calendar, Unit, Zone};
 use diana_limiter::cells::store::{CasSemantics, SharedDataStore};
 use diana_limiter::inspect::{ActorCount, Grant, Target};
 use diana_limiter::policy::{Policy, Usage};
@@ -52,7 +53,13 @@ impl Gateway {
 
     /// Sends a request of the user. Returns what the response shows as left, and whether it passes.
     fn request(&mut self, user: &str) -> (u64, bool) {
+        self.request_with(user, "")
+    }
+
+    /// Sends a request of the user, whose month begins on this day.
+    fn request_with(&mut self, user: &str, day: &str) -> (u64, bool) {
         let values = Values::default().with(Part::Path, "/").with(Part::Header("x-user-id".into()), user);
+        let values = values.with(Part::Header("x-day".into()), day);
         let request = self.policy.request(&values);
         let now = || self.now.get();
         let (_, decision) = Session::start(&mut self.worker, &request, now);
@@ -111,6 +118,41 @@ impl Gateway {
     fn reset(&mut self, user: &str) {
         let target = self.target(user);
         target.reset(&mut self.worker, || self.now.get()).unwrap();
+    }
+}
+
+/// A question does not bring the day, but the stored end says when the actor's month ends.
+#[test]
+fn a_month_by_the_request_ends_when_the_actors_own_month_does() {
+    let zone = Zone::named("Europe/Berlin").unwrap().unwrap();
+    for (default, day) in [1, 15, 31].into_iter().flat_map(|default| (1..=31).map(move |day| (default, day)))
+    {
+        let mut gateway = Gateway::new(&format!(
+            r#""algo": "W", "rpu": 1000, "unit": "month", "timezone": "Europe/Berlin",
+            "anchor": {{"hour": 6, "day": {{"header": "x-day", "default": {default}}}}}"#
+        ));
+        let calendar = Calendar { day, hour: 6, zone, ..Calendar::new(Unit::Month) };
+        let (mut counted, mut end) = (0, 0);
+        for _ in 0..120 {
+            gateway.wait(97 * 3_600_000);
+            let now = gateway.now.get();
+            let period = calendar.period(now.as_ns() / 1_000_000_000);
+            if period.end != end {
+                (counted, end) = (0, period.end);
+            }
+            let ends_in = Time::ZERO.after(Span::from_secs(end)).since(now);
+            for _ in 0..2 {
+                let count = gateway.count("ann");
+                let expected = if counted > 0 { ends_in } else { Span::ZERO };
+                let seen = (count.used, count.more_in, count.full_in);
+                assert_eq!(
+                    seen,
+                    (counted, expected, expected),
+                    "day {day}, by default {default}, at {now:?}"
+                );
+                counted += u64::from(gateway.request_with("ann", &day.to_string()).1);
+            }
+        }
     }
 }
 

@@ -90,13 +90,13 @@ impl Run {
         if self.has_remote {
             all.push("The replay does not poll the document's `remote`: the local document decides.".into());
         }
-        all.extend(of_responses(policy, known));
+        all.extend(of_responses(policy, slots, known));
         all
     }
 }
 
 /// What the log does not record about responses.
-fn of_responses(policy: &Policy, known: &Known) -> Vec<String> {
+fn of_responses(policy: &Policy, slots: &Slots, known: &Known) -> Vec<String> {
     let measures = policy.measures();
     let rules = || policy.rules().map(|(_, rule)| rule.quota());
     let holds = rules().any(|quota| quota.algorithm().ends_with_request());
@@ -130,8 +130,12 @@ fn of_responses(policy: &Policy, known: &Known) -> Vec<String> {
     if measures.response_bytes && !known.sent {
         all.push("The log has no sizes of response bodies: each size counts as 0 bytes.".into());
     }
-    if measures.values.iter().any(|measure| matches!(measure, Measure::Json(_))) {
-        all.push("The log has no bodies: a cost in a response's JSON counts as its default.".into());
+    for measure in &measures.values {
+        let Measure::Json(pointer) = measure else { continue };
+        let slot = slots.find(&Slot::ResponseJson(pointer.clone()));
+        if !slot.is_some_and(|slot| known.has(slot)) {
+            all.push(format!("The log has no `{pointer}` of responses: the number counts as absent."));
+        }
     }
     all
 }

@@ -41,7 +41,7 @@ impl Engine {
         let slot = |measure: &Measure| match measure {
             Measure::Header(name) => slots.find(&Slot::ResponseHeader(name.clone())),
             Measure::Property(path) => slots.find(&attribute(path)),
-            Measure::Json(_) => None,
+            Measure::Json(pointer) => slots.find(&Slot::ResponseJson(pointer.clone())),
         };
         let values = policy.measures().values.iter().map(slot).collect();
         let mut worker = Worker::new(policy, Memory::default(), &SEED);
@@ -163,9 +163,14 @@ impl Engine {
     fn usage(&self, record: &Record) -> Usage {
         let number = |(measure, slot): (&Measure, &Option<usize>)| {
             let value = slot.and_then(|slot| record.get(slot));
-            match measure {
-                Measure::Property(_) => ResponseNumber::in_property(value, true),
-                Measure::Header(_) | Measure::Json(_) => ResponseNumber::in_header(value),
+            match (measure, record.status) {
+                // The response has hidden its number: see `Meter`.
+                (Measure::Header(_) | Measure::Json(_), None | Some(408 | 504)) if value.is_none() => {
+                    ResponseNumber::default()
+                }
+                (Measure::Property(_), None) if value.is_none() => ResponseNumber::default(),
+                (Measure::Header(_), _) => ResponseNumber::in_header(value),
+                (Measure::Property(_) | Measure::Json(_), _) => logged_number(value),
             }
         };
         let measures = &self.policy().measures().values;
@@ -173,10 +178,23 @@ impl Engine {
             status: record.status,
             request_bytes: record.received.or_else(|| self.columns.declared(record)).unwrap_or(0),
             response_bytes: record.sent.unwrap_or(0),
-            values: record
-                .status
-                .map_or(Vec::new(), |_| measures.iter().zip(&self.values).map(number).collect()),
+            values: measures.iter().zip(&self.values).map(number).collect(),
         }
+    }
+}
+
+/// The number of a response in a log: in decimal digits, possibly with a fraction or an exponent,
+/// which the gateway had as a float.
+#[must_use]
+pub fn logged_number(value: Option<&[u8]>) -> ResponseNumber {
+    let float = || -> Option<f64> {
+        let text = str::from_utf8(value?).ok()?;
+        let is_number = text.starts_with(|first: char| first.is_ascii_digit());
+        text.parse().ok().filter(|_| is_number && !text.bytes().all(|byte| byte.is_ascii_digit()))
+    };
+    match float() {
+        Some(float) => ResponseNumber::in_property(Some(&float.to_le_bytes()), true),
+        None => ResponseNumber::in_property(value, true),
     }
 }
 
@@ -221,3 +239,34 @@ impl PartialEq for Held {
 }
 
 impl Eq for Held {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_number_in_a_log_is_rounded_up() {
+        let known = |number| ResponseNumber::known(Some(number));
+        for (text, expected) in [
+            ("0", known(0)),
+            ("12", known(12)),
+            ("0.0", known(0)),
+            ("1.5", known(2)),
+            ("11.0", known(11)),
+            ("1e3", known(1_000)),
+            ("1.2345e+06", known(1_234_500)),
+            ("9007199254740992", known(1 << 53)),
+            ("9007199254740993", ResponseNumber::default()),
+            ("1e300", ResponseNumber::default()),
+            ("-1.5", ResponseNumber::default()),
+            (".5", ResponseNumber::default()),
+            ("inf", ResponseNumber::default()),
+            ("1.5.2", ResponseNumber::default()),
+            ("1,5", ResponseNumber::default()),
+            ("1.5 tokens", ResponseNumber::default()),
+        ] {
+            assert_eq!(logged_number(Some(text.as_bytes())), expected, "{text}");
+        }
+        assert_eq!(logged_number(None), ResponseNumber::known(None));
+    }
+}

@@ -37,6 +37,7 @@ mod tally;
 pub mod text;
 
 pub use document::Document;
+pub use engine::logged_number;
 pub use error::Error;
 pub use log::input::total_bytes;
 pub use log::record::{Record, Slot, Slots};

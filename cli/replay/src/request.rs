@@ -49,7 +49,7 @@ pub fn add_slots(policy: &Policy, slots: &mut Slots) {
         match measure {
             Measure::Header(name) => _ = slots.add(Slot::ResponseHeader(name.clone())),
             Measure::Property(path) => _ = slots.add(attribute(path)),
-            Measure::Json(_) => {}
+            Measure::Json(pointer) => _ = slots.add(Slot::ResponseJson(pointer.clone())),
         }
     }
 }
@@ -63,8 +63,7 @@ fn slot(part: &Part) -> Slot {
         Part::Header(name) => Slot::Header(name.clone()),
         Part::Property(path) => attribute(path),
         Part::BodySize => Slot::Header(CONTENT_LENGTH.into()),
-        // No log has a column with such a name.
-        Part::RequestJson(pointer) => Slot::Attribute(pointer.clone()),
+        Part::RequestJson(pointer) => Slot::RequestJson(pointer.clone()),
     }
 }
 
@@ -137,7 +136,7 @@ pub fn assumptions(policy: &Policy, slots: &Slots, known: &Known, counts_address
                 "The log has no `content-length`: the replay uses the bytes received as the declared size.".into()
             }
             Part::RequestJson(pointer) => {
-                format!("The log has no bodies of requests: `{pointer}` of each body counts as absent.")
+                format!("The log has no `{pointer}` of requests: the value counts as absent.")
             }
             Part::BodySize => {
                 "The log has no body sizes: the size of each body counts as unknown.".into()

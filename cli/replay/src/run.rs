@@ -22,15 +22,17 @@ pub struct Replay {
 
 impl Replay {
     /// Opens logs for a document, and for a second document if there is one. The format is detected
-    /// unless `format` names it. `tries`: whether other quotas are tried for each rule.
+    /// unless `format` names it. `fields`: the keys of JSON lines that have the values at JSON
+    /// pointers, by pointer. `tries`: whether other quotas are tried for each rule.
     pub fn open(
         first: Document,
         other: Option<Document>,
         paths: &[PathBuf],
         format: Option<&str>,
+        fields: &[(String, String)],
         tries: bool,
     ) -> Result<Replay, Error> {
-        let mut slots = Slots::default();
+        let mut slots = Slots::with_fields(fields);
         first.add_slots(&mut slots);
         other.iter().for_each(|other| other.add_slots(&mut slots));
         let logs = Logs::open(paths, format, &slots)?;
@@ -41,7 +43,7 @@ impl Replay {
 
     /// Opens one log for the document in these bytes of JSON.
     pub fn of_document(document: &[u8], path: PathBuf, format: Option<&str>) -> Result<Replay, Error> {
-        Replay::open(Document::of(document)?, None, &[path], format, false)
+        Replay::open(Document::of(document)?, None, &[path], format, &[], false)
     }
 
     /// The values that the replay reads of each record, by their indices.

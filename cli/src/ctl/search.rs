@@ -5,6 +5,7 @@ use diana_console::answer::{Count, Policy, Rule};
 use diana_console::fleet::{Address, Failure, Target};
 use diana_document::quoted;
 use diana_replay::printable::printable;
+use jiff::Timestamp;
 use serde_json::{Value, json};
 
 /// What a rule has counted in the gateway with this index.
@@ -73,7 +74,7 @@ pub fn text(names: &[String], policies: &[Result<Policy, String>], found: &[Foun
     let rows = found.iter().zip(&answers).filter_map(|(one, answer)| {
         Some(table::Row { gateway: names.get(one.place)?, rule: Some(&one.rule), answer })
     });
-    let text = table::counts(&rows.collect::<Vec<_>>());
+    let text = table::counts(&rows.collect::<Vec<_>>(), Timestamp::now());
     let failed: Vec<table::Line> = failed.collect();
     if failed.is_empty() { text } else { text + &table::table(&[""], &failed) }
 }

@@ -70,8 +70,8 @@ pub struct Row<'a> {
     pub answer: &'a Result<Count, String>,
 }
 
-/// The counts of an actor.
-pub fn counts(rows: &[Row]) -> String {
+/// The counts of an actor, at `now`.
+pub fn counts(rows: &[Row], now: Timestamp) -> String {
     let any = |has: fn(&Count) -> Option<u64>| {
         rows.iter().any(|row| row.answer.as_ref().is_ok_and(|count| has(count).is_some()))
     };
@@ -95,7 +95,7 @@ pub fn counts(rows: &[Row]) -> String {
                     count(found.used),
                     count(found.remaining),
                     quota(found.quota, found.quota_ms),
-                    time(found.more_in_ms),
+                    again(found.more_in_ms, now),
                     time(found.full_in_ms),
                     time(found.penalty_ms),
                 ]);
@@ -214,6 +214,19 @@ fn time(ms: u64) -> String {
     if ms == 0 { "–".into() } else { span(ms as f64 / 1e3) }
 }
 
+/// When more comes: in such a time, and from a day on also the instant. The end of a calendar's
+/// period is a whole minute, but the answer has been on its way.
+fn again(ms: u64, now: Timestamp) -> String {
+    let at = now.as_millisecond().saturating_add_unsigned(ms).saturating_add(MINUTE_MS / 2);
+    match Timestamp::from_millisecond(at) {
+        Ok(at) if ms >= DAY_MS => format!("{} ({})", time(ms), at.strftime("%Y-%m-%d %H:%M UTC")),
+        _ => time(ms),
+    }
+}
+
+const MINUTE_MS: i64 = 60_000;
+const DAY_MS: u64 = 86_400_000;
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -231,7 +244,8 @@ mod tests {
         });
         let wrong = Err("there is no rule `\u{1b}[2J`".to_owned());
         let row = |gateway, answer| Row { gateway, rule: None, answer };
-        let shown = counts(&[row("a", &ok), row("longer:1", &wrong)]);
+        let now: Timestamp = "2027-03-30T11:59:59.9Z".parse().unwrap();
+        let shown = counts(&[row("a", &ok), row("longer:1", &wrong)], now);
         assert_eq!(
             shown,
             "gateway    used  remaining         quota  more in  new again in  penalty  next request\n\
@@ -239,7 +253,10 @@ mod tests {
              longer:1  there is no rule `\\u{1b}[2J`\n"
         );
         let granted = Ok(Count { granted: Some(7), granted_for_ms: Some(3_600_000), ..ok.clone().unwrap() });
-        let shown = counts(&[row("a", &granted), row("b", &ok)]);
+        let shown = counts(&[row("a", &granted), row("b", &ok)], now);
         assert!(shown.contains("7 for 1 h"), "{shown}");
+        let month = Ok(Count { more_in_ms: 1_332_000_000, ..ok.clone().unwrap() });
+        let shown = counts(&[row("a", &month)], now);
+        assert!(shown.contains("  15 d 10 h (2027-04-14 22:00 UTC)  "), "{shown}");
     }
 }

@@ -2,6 +2,7 @@
 
 use crate::number::within;
 use crate::output::Output;
+use crate::replay::field;
 use std::path::PathBuf;
 
 /// The arguments of `diana explain`.
@@ -25,6 +26,9 @@ pub struct Args {
     /// The format of the lines, as `--format` of `diana replay`
     #[arg(long, value_name = "FORMAT", requires = "log")]
     pub log_format: Option<String>,
+    /// The key of JSON lines with a value of a body, as `--field` of `diana replay`
+    #[arg(long, value_name = "POINTER=KEY", requires = "log", value_parser = field)]
+    pub field: Vec<(String, String)>,
     /// The address of the peer, as the gateway reports it
     #[arg(long, default_value = "127.0.0.1")]
     pub ip: String,
@@ -37,6 +41,9 @@ pub struct Args {
     /// The scheme of the request
     #[arg(long)]
     pub scheme: Option<String>,
+    /// The file with the request's JSON body; `-` is standard input
+    #[arg(long, value_name = "FILE")]
+    pub body: Option<PathBuf>,
     /// The size of the request's body in bytes, or `unknown` for a chunked body
     #[arg(long, value_name = "BYTES")]
     pub body_size: Option<String>,
@@ -74,13 +81,14 @@ pub struct Args {
 }
 
 /// The options that the line of a log replaces.
-const OF_A_REQUEST: [&str; 14] = [
+const OF_A_REQUEST: [&str; 15] = [
     "method",
     "url",
     "ip",
     "headers",
     "host",
     "scheme",
+    "body",
     "body_size",
     "properties",
     "times",

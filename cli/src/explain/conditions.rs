@@ -7,6 +7,7 @@ use crate::secrets::is_secret_of_request;
 use diana_config::matcher;
 use diana_document::Value;
 use diana_limiter::request::{claims, syntax};
+use diana_response_meter::JsonValue;
 use std::net::IpAddr;
 
 /// A condition of a limit, on one name if its kind has names.
@@ -120,6 +121,10 @@ impl Aspect {
                 let of_name = |(path, _): &&(Vec<String>, String)| spelt(path) == name;
                 incoming.properties.iter().filter(of_name).map(|(_, value)| value.clone()).collect()
             }
+            "request_json" => match incoming.body.value(name) {
+                JsonValue::Text(text) => vec![text_of(&text)],
+                JsonValue::Absent | JsonValue::Unreadable => Vec::new(),
+            },
             _ => Vec::new(),
         }
     }

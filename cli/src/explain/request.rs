@@ -3,11 +3,14 @@
 use super::args::Args;
 use super::report::RequestView;
 use diana_base::time::{Span, Time};
+use diana_config::Configuration;
 use diana_document::{Errors, Node, Value};
 use diana_limiter::actor::address;
+use diana_limiter::request::claims::ClaimValue;
 use diana_limiter::request::syntax::is_token;
-use diana_limiter::request::{Part, Values};
+use diana_limiter::request::{HeaderLines, Part, PartId, Source, Values};
 use diana_replay::{Record, Slot, Slots};
+use diana_response_meter::{JsonValue, JsonValues, Pointers};
 use jiff::Timestamp;
 use miette::{Result, bail, miette};
 use std::net::{IpAddr, Ipv4Addr};
@@ -16,7 +19,7 @@ use std::ops::RangeInclusive;
 /// A request that comes several times.
 pub struct Incoming {
     /// The parts of the request.
-    pub values: Values,
+    pub values: WithBody,
     /// The method.
     pub method: String,
     /// The path with its query.
@@ -29,6 +32,8 @@ pub struct Incoming {
     pub headers: Vec<(String, String)>,
     /// The size of the body in bytes; `None` if it is unknown.
     pub body_size: Option<u64>,
+    /// What the document reads of the body.
+    pub body: Body,
     /// The attributes of the gateway: the steps of the path, and the value.
     pub properties: Vec<(Vec<String>, String)>,
     /// How often the request comes.
@@ -47,11 +52,64 @@ pub struct Incoming {
     pub store_down: bool,
 }
 
+/// What a document reads of a request's body.
+#[derive(Clone, Debug, Default)]
+pub enum Body {
+    /// No body is given.
+    #[default]
+    Absent,
+    /// The values by their JSON pointers.
+    Read(Vec<(Box<str>, JsonValue)>),
+    /// A gateway cannot read the body, or parsers may read it differently.
+    Unread,
+}
+
+impl Body {
+    /// The value at a JSON pointer.
+    pub fn value(&self, pointer: &str) -> JsonValue {
+        match self {
+            Body::Absent => JsonValue::Absent,
+            Body::Unread => JsonValue::Unreadable,
+            Body::Read(values) => {
+                let found = values.iter().find(|(known, _)| **known == *pointer);
+                found.map(|(_, value)| value.clone()).unwrap_or_default()
+            }
+        }
+    }
+}
+
+/// The parts of a request, with those of its body.
+#[derive(Clone, Debug, Default)]
+pub struct WithBody {
+    values: Values,
+    body: Body,
+}
+
+impl Source for WithBody {
+    fn lines<'s>(&'s self, id: PartId, part: &'s Part) -> HeaderLines<'s> {
+        match (part, &self.body) {
+            (Part::RequestJson(_), Body::Unread) => HeaderLines::Unread,
+            (Part::RequestJson(pointer), Body::Read(values)) => {
+                match values.iter().find(|(known, _)| known == pointer) {
+                    Some((_, JsonValue::Text(text))) => HeaderLines::One(Some(text)),
+                    Some((_, JsonValue::Unreadable)) => HeaderLines::Unread,
+                    Some((_, JsonValue::Absent)) | None => HeaderLines::One(None),
+                }
+            }
+            _ => self.values.lines(id, part),
+        }
+    }
+
+    fn claim(&self, token: &[u8], path: &str) -> Option<ClaimValue> {
+        self.values.claim(token, path)
+    }
+}
+
 const SPANS: RangeInclusive<Span> = Span::ZERO..=Span::from_secs(366 * 86_400);
 
 impl Incoming {
     /// Reads the arguments. The error names the argument, and what is allowed.
-    pub fn of(args: &Args) -> Result<Incoming> {
+    pub fn of(args: &Args, body: Option<&[u8]>) -> Result<Incoming> {
         let ip: IpAddr = args
             .ip
             .parse()
@@ -75,7 +133,7 @@ impl Incoming {
             Some(text) => Some(size("--body-size", text)?),
             None => match header("content-length") {
                 Some(text) => Some(size("-H content-length", text)?),
-                None => Some(0),
+                None => Some(bytes(body.unwrap_or_default())),
             },
         };
         let mut properties = vec![
@@ -90,13 +148,14 @@ impl Incoming {
             properties.push((path, value));
         }
         let mut incoming = Incoming {
-            values: Values::default().with_claims(diana_config::claim),
+            values: WithBody::default(),
             method: args.method.clone(),
             target: url.target,
             host,
             ip,
             headers,
             body_size,
+            body: Body::Absent,
             properties,
             times: args.times,
             every: span("--every", &args.every)?,
@@ -114,13 +173,14 @@ impl Incoming {
     pub fn logged(record: &Record, slots: &Slots) -> Incoming {
         let text = |at: usize| record.get(at).map(|value| String::from_utf8_lossy(value).into_owned());
         let mut incoming = Incoming {
-            values: Values::default(),
+            values: WithBody::default(),
             method: String::new(),
             target: String::new(),
             host: None,
             ip: IpAddr::V4(Ipv4Addr::UNSPECIFIED),
             headers: Vec::new(),
             body_size: record.received,
+            body: Body::Absent,
             properties: Vec::new(),
             times: 1,
             every: Span::ZERO,
@@ -130,6 +190,7 @@ impl Incoming {
             response_bytes: record.sent.unwrap_or(0),
             store_down: false,
         };
+        let mut values = Vec::new();
         for (slot, value) in slots.iter().enumerate().filter_map(|(at, slot)| Some((slot, text(at)?))) {
             match slot {
                 Slot::Method => incoming.method = value,
@@ -140,9 +201,13 @@ impl Incoming {
                 Slot::Attribute(path) => {
                     incoming.properties.push((path.split('.').map(str::to_owned).collect(), value));
                 }
-                Slot::ResponseHeader(_) => {}
+                Slot::RequestJson(pointer) => {
+                    values.push((pointer.clone(), JsonValue::Text(value.into_bytes().into())));
+                }
+                Slot::ResponseHeader(_) | Slot::ResponseJson(_) => {}
             }
         }
+        incoming.body = Body::Read(values);
         if incoming.ip.is_unspecified() {
             // As a replay does.
             let last = incoming.lines("x-forwarded-for").last().and_then(|list| list.rsplit(',').next());
@@ -158,7 +223,29 @@ impl Incoming {
         self.body_size.filter(|_| !is_tunnel)
     }
 
-    fn parts(&self) -> Values {
+    /// Reads the body as a gateway with this configuration does.
+    pub fn read_body(&mut self, body: &[u8], configuration: &Configuration) {
+        let line = |name: &'static str| self.lines(name).last().unwrap_or_default().as_bytes();
+        let content_type =
+            if line("content-type").is_empty() { b"application/json" } else { line("content-type") };
+        let has = |name: &str| self.headers.iter().any(|(known, _)| known == name);
+        let can_read = JsonValues::can_read(content_type, line("content-encoding"))
+            && bytes(body) <= configuration.request_body.max
+            && self.method != "CONNECT"
+            && !has("upgrade")
+            && !has("expect");
+        let texts: Vec<&str> = configuration.policy.body_pointers().collect();
+        let read = || {
+            let mut values = JsonValues::new(&Pointers::parse(texts.iter().copied()).ok()?);
+            values.push(body);
+            let values = values.finish()?;
+            Some(texts.iter().map(|text| Box::from(*text)).zip(values).collect())
+        };
+        self.body = can_read.then(read).flatten().map_or(Body::Unread, Body::Read);
+        self.values = self.parts();
+    }
+
+    fn parts(&self) -> WithBody {
         let mut values = Values::default()
             .with_claims(diana_config::claim)
             .with(Part::Method, self.method.as_bytes())
@@ -177,7 +264,7 @@ impl Incoming {
             let steps = path.iter().map(|step| step.as_str().into()).collect();
             values = values.with(Part::Property(steps), value.as_bytes());
         }
-        values
+        WithBody { values, body: self.body.clone() }
     }
 
     /// The attribute of the gateway at this path.
@@ -210,6 +297,10 @@ impl Incoming {
             lasts_s: seconds(self.lasts),
         }
     }
+}
+
+fn bytes(body: &[u8]) -> u64 {
+    u64::try_from(body.len()).unwrap_or(u64::MAX)
 }
 
 /// A span in seconds, for programs.

@@ -1,9 +1,10 @@
 //! Sends the requests to the engine on a virtual clock. Each request goes to a different worker of
 //! one gateway, so that every rule checks every request, without a worker's cache.
 
+use super::args::Args;
 use super::document::{Document, changed, compile, get};
 use super::report::Response;
-use super::request::{Incoming, seconds};
+use super::request::{Body, Incoming, seconds};
 use diana_base::time::{Span, Time};
 use diana_config::Configuration;
 use diana_document::Value;
@@ -12,9 +13,9 @@ use diana_limiter::decide::{Decision, Outcome, RuleCheck};
 use diana_limiter::policy::{Measure, Policy, ResponseNumber, RuleId, Usage};
 use diana_limiter::request::protocol::Protocol;
 use diana_limiter::session::{Session, Worker};
-use diana_replay::Replay;
 use diana_replay::number::plural;
 use diana_replay::printable::printable;
+use diana_replay::{Replay, logged_number};
 use miette::{IntoDiagnostic, Result, bail};
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -72,15 +73,12 @@ pub fn run(document: &Document, incoming: &Incoming) -> Result<Simulation> {
 }
 
 /// Decides about the request of a line of a log, after those before it. Also returns the request.
-pub fn of_line(
-    document: &Document,
-    log: &Path,
-    format: Option<&str>,
-    line: u64,
-) -> Result<(Incoming, Simulation)> {
+pub fn of_line(document: &Document, log: &Path, args: &Args, line: u64) -> Result<(Incoming, Simulation)> {
     let mut simulation = prepared(document, false)?;
     let json = simulation.decides.to_string();
-    let replay = Replay::of_document(json.as_bytes(), log.into(), format).into_diagnostic()?;
+    let decides = diana_replay::Document::of(json.as_bytes()).into_diagnostic()?;
+    let format = args.log_format.as_deref();
+    let replay = Replay::open(decides, None, &[log.into()], format, &args.field, false).into_diagnostic()?;
     let (slots, mut found, mut before) = (replay.slots().clone(), None, 0u64);
     let summary = replay.run(
         |record, decision, _| {
@@ -303,12 +301,18 @@ impl Simulation {
         }
         let pointers: Vec<String> =
             self.policy().body_pointers().map(|pointer| format!("`{pointer}`")).collect();
-        if !pointers.is_empty() && !is_logged {
-            notes.push(format!(
-                "The command has no body: it counts {} as absent. A gateway that cannot read a body takes \
-                 conditions on it to hold.",
+        match &incoming.body {
+            Body::Absent if !pointers.is_empty() => notes.push(format!(
+                "The request has no body (`--body FILE`): {} of it counts as absent. A gateway that cannot read a \
+                 body takes conditions on it to hold.",
                 pointers.join(", ")
-            ));
+            )),
+            Body::Unread if !pointers.is_empty() => notes.push(
+                "The body counts as unread, because its headers, its length or its JSON are not those of a body that \
+                 gateways read: each condition on it holds."
+                    .to_owned(),
+            ),
+            _ => {}
         }
         for path in self.policy().properties() {
             let is_given = incoming
@@ -355,9 +359,7 @@ impl Decided {
 fn settle(policy: &Policy, incoming: &Incoming, mut ended: Vec<InFlight>) {
     ended.sort_by_key(|request| request.ends);
     let number = |measure: &Measure| match measure {
-        Measure::Property(path) => {
-            ResponseNumber::in_property(incoming.property(path).map(str::as_bytes), true)
-        }
+        Measure::Property(path) => logged_number(incoming.property(path).map(str::as_bytes)),
         Measure::Header(_) | Measure::Json(_) => ResponseNumber::known(None),
     };
     let usage = Usage {

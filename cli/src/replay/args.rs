@@ -19,6 +19,11 @@ pub struct Args {
     #[arg(long, value_name = "FORMAT")]
     pub format: Option<String>,
 
+    /// The key of JSON lines with a value of a body, as in `--field /usage/total_tokens=tokens`. By
+    /// default, `usage.total_tokens`, or `total_tokens` in an object `usage`
+    #[arg(long, value_name = "POINTER=KEY", value_parser = field)]
+    pub field: Vec<(String, String)>,
+
     /// Compare with the decisions of another document
     #[arg(long, value_name = "FILE")]
     pub against: Option<PathBuf>,
@@ -57,6 +62,13 @@ const EXAMPLES: &str = "Examples:
 fn percent(text: &str) -> Result<f64, String> {
     let number = text.trim_end_matches('%').trim().parse().ok();
     number.filter(|percent| (0.0..=100.0).contains(percent)).ok_or("expected a number from 0 to 100".into())
+}
+
+/// The JSON pointer of a value, and the key of a log that has it.
+pub fn field(text: &str) -> Result<(String, String), String> {
+    let found = text.rsplit_once('=').filter(|(pointer, key)| pointer.starts_with('/') && !key.is_empty());
+    let found = found.map(|(pointer, key)| (pointer.to_owned(), key.to_owned()));
+    found.ok_or("expected a JSON pointer and a key, such as `/usage/total_tokens=tokens`".into())
 }
 
 impl Args {

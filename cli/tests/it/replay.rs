@@ -1,6 +1,7 @@
 //! `diana replay`: documents and logs, and the summaries that they make.
 
 mod assumptions;
+mod budgets;
 mod decisions;
 mod quotas;
 mod whole;

@@ -27,6 +27,12 @@ pub fn day_of(month: i64, of_month: i64) -> i64 {
     (first_day(month) + of_month - 1).min(first_day(month + 1) - 1)
 }
 
+/// The year, the month and the day of the month of a day, each from 1.
+pub fn date(day: i64) -> [i64; 3] {
+    let month = month_of(day);
+    [1_970 + month.div_euclid(12), month.rem_euclid(12) + 1, day - first_day(month) + 1]
+}
+
 #[inline(never)]
 fn first_day(month: i64) -> i64 {
     let (year, month) = ((month - 2).div_euclid(12) + 1_970, (month - 2).rem_euclid(12));

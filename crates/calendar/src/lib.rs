@@ -12,7 +12,7 @@ mod zone;
 
 pub use zone::{Unruled, Zone, age_days, version};
 
-use civil::{day_of, month_of};
+use civil::{date, day_of, month_of};
 use std::cell::Cell;
 use zone::Rule;
 
@@ -163,6 +163,32 @@ impl Calendar {
         };
         rule.instant(first * civil::DAY + i64::from(self.hour) * 3_600)
     }
+}
+
+/// An instant in UTC (RFC 3339).
+///
+/// ```
+/// assert_eq!(diana_calendar::timestamp(1_806_444_000), "2027-03-30T22:00:00Z");
+/// ```
+#[must_use]
+pub fn timestamp(second: u64) -> String {
+    let second = i64::try_from(second).unwrap_or(0);
+    let ([year, month, day], of_day) = (date(second.div_euclid(civil::DAY)), second.rem_euclid(civil::DAY));
+    let (minutes, seconds) = (of_day / 60, of_day % 60);
+    let mut text = String::with_capacity(20);
+    for (number, mark) in [
+        (year / 100, None),
+        (year % 100, Some('-')),
+        (month, Some('-')),
+        (day, Some('T')),
+        (minutes / 60, Some(':')),
+        (minutes % 60, Some(':')),
+        (seconds, Some('Z')),
+    ] {
+        let digit = |number: i64| char::from(b'0' + u8::try_from(number % 10).unwrap_or(0));
+        text.extend([digit(number / 10), digit(number)].into_iter().chain(mark));
+    }
+    text
 }
 
 #[cfg(test)]

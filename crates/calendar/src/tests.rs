@@ -53,6 +53,13 @@ fn boundaries(calendar: &Calendar, oracle: &TimeZone) -> Vec<i64> {
 }
 
 #[test]
+fn instants_are_written_as_the_oracle_writes_them() {
+    for at in (0..18_000_000_000).step_by(1_234_567).chain([951_782_399, 951_868_799, 951_868_800]) {
+        assert_eq!(timestamp(at), Timestamp::from_second(at as i64).unwrap().to_string());
+    }
+}
+
+#[test]
 fn every_zone_has_the_offsets_of_the_database() {
     let zones = ruled();
     assert!(zones.len() > 550, "{}", zones.len());

@@ -333,7 +333,8 @@ impl Target {
     fn stated(&self, policy: &Policy) -> Option<policy::Quota> {
         let rule = policy.rule(self.rule)?;
         let (key, nobody) = (self.key.key(), PlanId::default());
-        rule.stated(key, self.plan).or_else(|| rule.stated(key, nobody)).copied()
+        let stated = rule.stated(key, self.plan).or_else(|| rule.stated(key, nobody))?;
+        Some(rule.on_first_day(stated))
     }
 
     /// Opens the actor's cell, and returns the quota that counts the actor.

@@ -145,7 +145,7 @@ fn text<'b>(
 
 #[cfg(test)]
 mod tests {
-    use super::super::tests::made::{RuleState, admit, decision, degraded, penalty, policy, refuse};
+    use super::super::tests::made::{RuleState, admit, decision, degraded, monthly, penalty, policy, refuse};
     use super::super::tests::{PROTOCOLS, hiding};
     use super::*;
     use diana_limiter::decide::{Outcome, Reason};
@@ -185,6 +185,7 @@ mod tests {
             3 => decision.outcome = Outcome::Reject(Reason::Unavailable(rule)),
             4 => return degraded(decision),
             5 => decision.checks = decision.checks.iter().take(1).cloned().collect(),
+            6 | 7 => return monthly(decision, 0, 31, 1_806_408_000 - 86_400 * u64::from(change)),
             _ => {}
         }
         decision

@@ -11,6 +11,7 @@
 
 use super::ResponseOptions;
 use super::json::json_string;
+use crate::wait;
 use diana_base::format::number;
 use diana_limiter::decide::{Decision, Reason, RuleCheck};
 use diana_limiter::policy::{DENY, Policy, RuleId};
@@ -45,6 +46,8 @@ pub(super) struct Problem {
     /// Whether the request lacks an actor.
     lacks_actor: bool,
     is_denied: bool,
+    /// When the period of the calendar ends that refuses longest, in seconds since 1970.
+    resets: Option<u64>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -85,14 +88,20 @@ impl Problem {
             _ => Kind::Exceeded,
         };
         let (lacks_actor, is_denied) = (matches!(reason, Reason::NoActor(_)), reason == Reason::Denied);
-        Problem { status, kind, lacks_actor, is_denied }
+        // A hidden rule shows no period, and a store that is down may recover at any time.
+        let longest = decision.refusing().max_by_key(|check| wait::wait(check));
+        let longest = longest.filter(|check| !check.is_degraded() && !options.hides(check.rule()));
+        let waits = matches!(reason, Reason::Rule(_)) && wait::retry_after(reason, decision).is_some();
+        let resets = longest.filter(|_| waits).and_then(RuleCheck::period_end);
+        Problem { status, kind, lacks_actor, is_denied, resets }
     }
 
-    /// The problem as JSON: `type`, `title`, `status`, `detail` if an actor is missing, and
-    /// `violated-policies`. The last lists the names of the rules in `refusing`, in the order they
-    /// were checked. The text ends with a newline for terminals.
+    /// The problem as JSON: `type`, `title`, `status`, `detail` if an actor is missing, `resets` if a
+    /// period of the calendar refuses, and `violated-policies`. The last lists the names of the
+    /// rules in `refusing`, in the order they were checked. The text ends with a newline for
+    /// terminals.
     pub(super) fn json(self, policy: &Policy, refusing: impl Iterator<Item = RuleId>) -> String {
-        let Problem { status, kind, lacks_actor, is_denied } = self;
+        let Problem { status, kind, lacks_actor, is_denied, resets } = self;
         let (kind, title) = kind.names(status);
         let detail = match lacks_actor {
             true => r#","detail":"the request does not say whom it is to be counted for""#,
@@ -111,6 +120,11 @@ impl Problem {
         json.push_str(r#","status":"#);
         number(&mut json, status.into());
         json.push_str(detail);
+        if let Some(second) = resets {
+            for part in [r#","resets":""#, &*diana_calendar::timestamp(second), "\""] {
+                json.push_str(part);
+            }
+        }
         json.push_str(r#","violated-policies":["#);
         let mut between = "";
         let mut violated = |name: &str| {

@@ -5,7 +5,7 @@ pub(super) mod made;
 use super::wait::{never_admits, wait};
 use super::*;
 use diana_document::{Errors, Node};
-use made::{Bare, RuleState, admit, decision, items, penalized, policy, refuse};
+use made::{Bare, RuleState, admit, decision, degraded, items, penalized, policy, refuse};
 use proptest::prelude::*;
 
 /// All protocols.
@@ -140,6 +140,39 @@ fn the_problem_says_what_kind_of_refusal_it_is() {
         assert_eq!(body["violated-policies"].to_string(), violated);
         assert_eq!((refusal.status, &*refusal.details), (status, details));
     }
+}
+
+#[test]
+fn the_problem_says_when_the_longest_period_of_a_calendar_ends() {
+    // 15 days and ten hours before midnight in Berlin.
+    const NOW: u64 = 1_806_408_000 - 15 * 86_400;
+    const LEFT: u64 = (15 * 86_400 + 36_000) * 1_000;
+    let policy = policy(["a", "b"]);
+    let resets = |states: &[RuleState], options: &ResponseOptions, change: fn(Decision) -> Decision| {
+        let decision = change(made::monthly(decision(&policy, states), 0, 31, NOW));
+        let refusal = options.refusal(&policy, &decision, Protocol::Http, 0).unwrap();
+        let body: serde_json::Value = serde_json::from_slice(&refusal.body).unwrap();
+        body.get("resets").map(|at| at.as_str().unwrap().to_owned())
+    };
+    let (visible, same) = (options(403, 20), (|decision| decision) as fn(Decision) -> Decision);
+    let month = (10, 1000, refuse(LEFT));
+    let end = Some("2027-03-30T22:00:00Z".to_owned());
+    // The clock of a store may differ.
+    for ms in [LEFT, LEFT - 29_000, LEFT + 29_000] {
+        assert_eq!(resets(&[(10, 1000, refuse(ms)), (9, 1000, admit(1, 1))], &visible, same), end);
+    }
+    assert_eq!(resets(&[month, (9, 1000, refuse(5_000))], &visible, same), end);
+    for (states, why) in [
+        ([month, (9, 1000, refuse(LEFT + 5_000))], "a span refuses longer"),
+        ([month, (9, 1000, refuse(None))], "waiting does not help"),
+        ([(10, 1000, admit(1, 1)), (9, 1000, refuse(5_000))], "the month admits"),
+    ] {
+        assert_eq!(resets(&states, &visible, same), None, "{why}");
+    }
+    let states = [month, (9, 1000, admit(1, 1))];
+    assert_eq!(resets(&states, &visible, degraded), None, "the store may be back before");
+    let hidden = ResponseOptions { rules: hiding(0, 2), ..options(403, 20) };
+    assert_eq!(resets(&states, &hidden, same), None);
 }
 
 /// `about:blank` says no more than the status does (RFC 9457 §4.2.1).

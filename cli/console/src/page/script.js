@@ -37,6 +37,12 @@ function span(ms) {
   }
   return Math.round(ms) + " ms";
 }
+// From a day on also the instant, in UTC. The end of a calendar's period is a whole minute.
+function again(ms) {
+  if (ms < 86400000) return span(ms);
+  const at = new Date(Math.round((Date.now() + ms) / 60000) * 60000);
+  return span(ms) + ", " + at.toISOString().slice(0, 16).replace("T", " ");
+}
 function unit(ms) {
   const names = { 1000: "second", 60000: "minute", 3600000: "hour", 86400000: "day" };
   return names[ms] ?? span(ms);
@@ -626,7 +632,7 @@ function showFound(answers) {
     row.classList.toggle("down", Boolean(error));
     const numbers = answer ? [
       whole(answer.used), whole(answer.remaining), whole(answer.quota) + " a " + unit(answer.quota_ms),
-      span(answer.more_in_ms), span(answer.full_in_ms), span(answer.penalty_ms),
+      again(answer.more_in_ms), span(answer.full_in_ms), span(answer.penalty_ms),
       answer.granted ? whole(answer.granted) + " for " + span(answer.granted_for_ms) : "–",
       answer.reserved === undefined ? "–" : whole(answer.reserved),
     ] : Array(8).fill("–");

@@ -7,6 +7,23 @@ use serde_json::json;
 use thirtyfour::Key;
 
 #[test]
+fn what_comes_back_in_days_has_its_instant() {
+    let gateway = Fake::start();
+    let mut month = refused("per-user");
+    month["more_in_ms"] = json!(1_332_000_000);
+    gateway.state().counts.insert("rule=per%2Duser&user=ann".into(), month);
+    let console = Running::start(&[&gateway.url()]);
+    let browser = open(&console);
+    browser.write("#actor-value", "ann");
+    browser.press("#actor-value", &[Key::Enter]);
+    until(&browser, "document.querySelectorAll('#found-rows tr').length === 1");
+    let again = row(&browser, "found-rows", &gateway.name())[4].clone();
+    let instant = again.strip_prefix("15.4 d, ").unwrap_or_else(|| panic!("{again}")).replace(' ', "T");
+    let off = format!("return Math.abs(new Date('{instant}Z') - Date.now() - 1332000000) < 40000");
+    assert_eq!(browser.run(&off), json!(true), "{again}");
+}
+
+#[test]
 fn an_actor_is_found_in_each_gateway_and_changed_after_a_question() {
     let (one, other) = (Fake::start(), Fake::start());
     for gateway in [&one, &other] {

@@ -8,13 +8,15 @@ use super::time::{TIME_LOCAL, TimeFormat};
 use serde::de::{Deserializer, Error, MapAccess, Visitor};
 use serde_json::value::RawValue;
 use std::borrow::Cow;
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::fmt;
 
 /// The meaning of keys in JSON lines, by [`plain`] key.
 #[derive(Clone, Debug)]
 pub struct Keys {
     fields: HashMap<String, (Field, Rank)>,
+    /// The keys of objects that may contain values at JSON pointers.
+    objects: HashSet<String>,
 }
 
 const METHOD: &[&str] = &["method", "request_method", REQUEST_LINE];
@@ -57,7 +59,7 @@ impl Keys {
                 fields.entry(key).or_insert((field, rank));
             }
         }
-        Keys { fields }
+        Keys { fields, objects: objects(slots) }
     }
 
     /// Reads a line. The error says what is wrong.
@@ -65,7 +67,7 @@ impl Keys {
         let line = escape::of_json(line);
         let line = text(&line);
         let mut reader = serde_json::Deserializer::from_str(&line);
-        let read = reader.deserialize_map(Line { keys: self, to }).and_then(|()| reader.end());
+        let read = reader.deserialize_map(Line { keys: self, to, within: "" }).and_then(|()| reader.end());
         read.map_err(|error| match error.is_data() {
             // The position would be the one after the value.
             true => error.to_string().split(" at line").next().unwrap_or_default().to_owned().into(),
@@ -145,9 +147,39 @@ fn values(slots: &Slots) -> Vec<Aliases> {
             of(slot.clone(), &[&*format!("response_header_{name}"), &format!("sent_http_{name}")])
         }
         Slot::Attribute(name) => of(slot.clone(), &[&*plain(name)]),
+        Slot::RequestJson(_) | Slot::ResponseJson(_) => {
+            let keys = keys_of_json(slot, slots);
+            of(slot.clone(), &keys.iter().map(String::as_str).collect::<Vec<_>>())
+        }
         Slot::Method | Slot::Target | Slot::Host | Slot::Address => Aliases::new(),
     }));
     all
+}
+
+/// The keys of a value at a JSON pointer: the key that is named for it, or else `usage_total_tokens`
+/// for `/usage/total_tokens`, and the same with a prefix, for logs that use the key otherwise.
+fn keys_of_json(slot: &Slot, slots: &Slots) -> Vec<String> {
+    let (pointer, prefix) = match slot {
+        Slot::RequestJson(pointer) => (pointer, "request_json_"),
+        Slot::ResponseJson(pointer) => (pointer, "response_json_"),
+        _ => return Vec::new(),
+    };
+    if let Some(key) = slots.field(pointer) {
+        return vec![plain(key).into_owned()];
+    }
+    let names = pointer.trim_start_matches('/').replace('/', "_").replace("~1", "/").replace("~0", "~");
+    let name = plain(&names).into_owned();
+    vec![format!("{prefix}{name}"), name]
+}
+
+/// The keys of objects in a line, down to the values at JSON pointers.
+fn objects(slots: &Slots) -> HashSet<String> {
+    let keys = slots.iter().flat_map(|slot| keys_of_json(slot, slots)).collect::<Vec<_>>();
+    let within = |key: &String| {
+        let ends = key.match_indices('_').filter_map(|(end, _)| key.get(..end)).map(str::to_owned);
+        ends.collect::<Vec<_>>()
+    };
+    keys.iter().flat_map(within).collect()
 }
 
 /// The text of a line. A byte that is not UTF-8 becomes the character of its number, so that
@@ -183,6 +215,8 @@ fn is_of_nginx(key: &str) -> bool {
 struct Line<'a, 'r> {
     keys: &'a Keys,
     to: &'a mut Incoming<'r>,
+    /// The keys of the objects around this one.
+    within: &'a str,
 }
 
 impl<'de> Visitor<'de> for Line<'_, '_> {
@@ -195,7 +229,16 @@ impl<'de> Visitor<'de> for Line<'_, '_> {
     fn visit_map<M: MapAccess<'de>>(self, mut map: M) -> Result<(), M::Error> {
         while let Some(key) = map.next_key::<Cow<str>>()? {
             let value: &RawValue = map.next_value()?;
-            let key = plain(&key);
+            let key = match self.within {
+                "" => plain(&key),
+                within => format!("{within}_{}", plain(&key)).into(),
+            };
+            if value.get().starts_with('{') && self.keys.objects.contains(&*key) {
+                let inner = Line { keys: self.keys, to: &mut *self.to, within: &key };
+                let read = serde_json::Deserializer::from_str(value.get()).deserialize_map(inner);
+                read.map_err(Error::custom)?;
+                continue;
+            }
             let known = self.keys.fields.get(&*key);
             let Some((field, rank)) = known.filter(|(field, _)| *field != Field::Unread) else { continue };
             self.to.is_nginx |= is_of_nginx(&key);

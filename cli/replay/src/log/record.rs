@@ -19,30 +19,51 @@ pub enum Slot {
     ResponseHeader(Box<str>),
     /// A host attribute, by its path with dots: `xds.route_name`.
     Attribute(Box<str>),
+    /// The value at this JSON pointer of the request's body.
+    RequestJson(Box<str>),
+    /// The number at this JSON pointer of the response's body.
+    ResponseJson(Box<str>),
 }
 
 /// The values that a replay reads from each line, each once.
 #[derive(Clone, Debug, Default)]
-pub struct Slots(Vec<Slot>);
+pub struct Slots {
+    slots: Vec<Slot>,
+    /// The keys of JSON lines that have the values at JSON pointers, by pointer.
+    fields: Vec<(String, String)>,
+}
 
 impl Slots {
+    /// No slots yet. Values at JSON pointers stand under these keys of JSON lines, by pointer;
+    /// others under their own names.
+    #[must_use]
+    pub fn with_fields(fields: &[(String, String)]) -> Slots {
+        Slots { slots: Vec::new(), fields: fields.to_vec() }
+    }
+
     /// The index of `slot`. A new slot is added.
     pub fn add(&mut self, slot: Slot) -> usize {
         self.find(&slot).unwrap_or_else(|| {
-            self.0.push(slot);
-            self.0.len().saturating_sub(1)
+            self.slots.push(slot);
+            self.slots.len().saturating_sub(1)
         })
     }
 
     /// The index of `slot`.
     #[must_use]
     pub fn find(&self, slot: &Slot) -> Option<usize> {
-        self.0.iter().position(|known| known == slot)
+        self.slots.iter().position(|known| known == slot)
     }
 
     /// All slots, in the order of their indices.
     pub fn iter(&self) -> impl Iterator<Item = &Slot> {
-        self.0.iter()
+        self.slots.iter()
+    }
+
+    /// The key that is named for a JSON pointer.
+    #[must_use]
+    pub fn field(&self, pointer: &str) -> Option<&str> {
+        self.fields.iter().find(|(known, _)| known == pointer).map(|(_, key)| key.as_str())
     }
 }
 

@@ -52,6 +52,28 @@ fn the_counts_are_those_of_the_requests_before() {
     }
 }
 
+#[test]
+fn fields_of_the_line_are_parts_of_the_body() {
+    let folder = Folder::new("explain-fields");
+    let document = r#"{"actors": {"model": {"request_json": "/model"}}, "limits": [
+        {"url": "/", "rules": [{"name": "models", "actor": "model", "algo": "W", "rpu": 9, "unit": "day",
+            "cost": {"response_json": "/usage/total", "estimate": 1, "default": 1}}]},
+        {"url": "/", "request_json": {"/stream": "true"}, "rules": [{"name": "streams", "rpu": 9, "unit": "day"}]}]}"#;
+    let line = |second: u32| {
+        line(second, "ann", 200)
+            .replace('}', r#","gen_ai":{"model":"large"},"usage":{"total":3},"stream":"false"}"#)
+    };
+    let log = folder.file("access.log", &[line(1), line(2), line(3)].join("\n"));
+    let field = ["--field", "/model=gen_ai.model"];
+    let shown = text(document, &[&["--log", &log, "--line", "3"], &field[..]].concat());
+    for part in [
+        "model `large`\n      1  admitted, 2 left\n",
+        "the value `/stream` of the body is `false`, expected `true`",
+    ] {
+        assert!(shown.contains(part), "{part}\n{shown}");
+    }
+}
+
 /// Whatever a line is, the replay of the whole log decides the same about it.
 #[test]
 fn a_line_is_decided_as_in_a_replay() {

@@ -106,3 +106,77 @@ fn arguments_that_no_client_could_send_are_refused() {
     }
     assert!(text(document, &["--url", "*"]).contains("No limit applies."));
 }
+
+const MODELS: &str = r#"{
+    "request_body": {"max": 200},
+    "actors": {"model": {"request_json": "/model"}},
+    "limits": [
+        {"url": "/", "rules": [{"name": "models", "actor": "model", "missing": "deny", "algo": "W", "rpu": 9, "unit": "day",
+            "cost": {"request_json": "/n", "default": 1, "max": 4}}]},
+        {"url": "/", "request_json": {"/stream": "true"}, "rules": [{"name": "streams", "rpu": 9, "unit": "day"}]}
+    ]
+}"#;
+
+#[test]
+fn a_body_decides_as_in_a_gateway() {
+    let file = |body: &str| {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        std::fs::write(file.path(), body).unwrap();
+        file
+    };
+    let shown = |body: &str, words: &[&str]| {
+        let file = file(body);
+        text(MODELS, &[&["--url", "/", "--body", file.path().to_str().unwrap()], words].concat())
+    };
+    let read = shown(r#"{"model": "large", "n": 3, "stream": false}"#, &[]);
+    for part in [
+        "models  W 9/day  model `large`\n      1  admitted, 6 left\n",
+        "  /  limits[1]\n    the value `/stream` of the body is `false`, expected `true`",
+    ] {
+        assert!(read.contains(part), "{part}\n{read}");
+    }
+    assert!(!read.contains("Assumed"), "{read}");
+    let streams = shown(r#"{"model": "large", "stream": true}"#, &[]);
+    assert!(streams.contains("admitted, 8 left") && streams.contains("streams  TB 9/day"), "{streams}");
+
+    // Nobody knows what an unread body says: the actor is missing, and each condition holds.
+    let long = format!(r#"{{"model": "{}"}}"#, "x".repeat(200));
+    let gzip: &[&str] = &["-H", "content-encoding: gzip"];
+    for (body, words) in [
+        ("{", &[][..]),
+        (r#"{"model": "a", "Model": "b"}"#, &[]),
+        (r#"{"model": "a"}"#, gzip),
+        (r#"{"model": "a"}"#, &["-H", "content-type: text/plain"]),
+        (r#"{"model": "a"}"#, &["-H", "expect: 100-continue"]),
+        (&*long, &[]),
+    ] {
+        let unread = shown(body, words);
+        for part in ["refused: diana_no_actor:models", "streams  TB 9/day", "The body counts as unread"] {
+            assert!(unread.contains(part), "{body} {words:?}\n{unread}");
+        }
+    }
+    let absent = text(MODELS, &["--url", "/"]);
+    let note = "The request has no body (`--body FILE`): `/model`, `/n`, `/stream` of it counts as absent.";
+    assert!(absent.contains(note), "{absent}");
+    let missing = explain::explain(&arguments(&["--url", "/", "--body", "/none"]), MODELS.as_bytes());
+    assert!(missing.unwrap_err().to_string().starts_with("--body: cannot read `/none`: "));
+}
+
+#[test]
+fn the_body_has_its_size() {
+    let document = r#"{"url": "/", "rules": [{"name": "bytes", "algo": "W", "rpu": 100, "unit": "day", "cost": "request_bytes"}]}"#;
+    let file = tempfile::NamedTempFile::new().unwrap();
+    std::fs::write(file.path(), "0123456789").unwrap();
+    let words = ["--url", "/", "--body", file.path().to_str().unwrap()];
+    assert!(text(document, &words).contains("admitted, 90 left"));
+    assert!(text(document, &[&words[..], &["--body-size", "30"]].concat()).contains("admitted, 70 left"));
+}
+
+#[test]
+fn a_property_with_a_fraction_is_a_number() {
+    let document = r#"{"url": "/", "rules": [{"name": "cost", "algo": "W", "rpu": 9, "unit": "day",
+        "cost": {"sum": [{"property": ["llm", "cost"]}], "estimate": 1, "default": 9}}]}"#;
+    let words = ["--url", "/", "--property", "llm.cost=2.25", "--times", "2", "--every", "1s"];
+    let shown = text(document, &words);
+    assert!(shown.contains("admitted, 8…5 left"), "{shown}");
+}

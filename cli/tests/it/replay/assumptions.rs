@@ -31,7 +31,7 @@ fn what_the_log_lacks_is_stated() {
             "Rules with `scope: global` count all requests of the log: pass the logs of all gateways.",
             "The log has no durations: each request returns its permits at once.",
             "The log has no statuses: rules that depend on a status count as if there were no response.",
-            "The log has no bodies: a cost in a response's JSON counts as its default.",
+            "The log has no `/n` of responses: the number counts as absent.",
         ]
     );
     let nginx = r#"203.0.113.7 - - [23/Nov/2026:00:00:00 +0000] "GET / HTTP/1.1" 200 5 "-" "-""#;

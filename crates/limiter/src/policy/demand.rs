@@ -8,6 +8,8 @@ use super::rule::RuleId;
 use crate::algorithm::{Admission, Allowance, Verdict};
 use diana_base::time::{Span, Time};
 
+const NS_PER_MIN: u64 = 60_000_000_000;
+
 /// What one request asks of one rule that applies to it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Demand {
@@ -130,6 +132,18 @@ impl RuleCheck {
     pub fn shown(&self) -> Allowance {
         let quota = self.demand.quota.quota;
         self.verdict().map_or_else(|| quota.shown(), |verdict| quota.shown_at(verdict.charge.at))
+    }
+
+    /// When the calendar's period that refuses the request ends, in seconds since 1970. `None` if
+    /// a span refuses, or if waiting does not help.
+    #[must_use]
+    pub fn period_end(&self) -> Option<u64> {
+        self.demand.quota.quota.algorithm().of_calendar()?;
+        let verdict = self.verdict()?;
+        let Admission::Refuse { retry_after: Some(wait) } = verdict.admission else { return None };
+        // Every boundary is a whole minute. A global store has another clock.
+        let end = verdict.charge.at.after(wait).after(Span::from_secs(30));
+        Some((end.as_ns() / NS_PER_MIN).saturating_mul(60))
     }
 
     /// Whether the request may bring its own limit.

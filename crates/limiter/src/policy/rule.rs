@@ -224,6 +224,13 @@ impl Rule {
         }
     }
 
+    /// The quota outside of requests. If requests bring the day on which a month begins, it is the
+    /// first: the month of any other day has the same number or a smaller one, so the end of the
+    /// stored month decides.
+    pub(crate) fn on_first_day(&self, quota: &Quota) -> Quota {
+        if self.day_source.is_some() { quota.on_day(1) } else { *quota }
+    }
+
     /// A quota with a penalty for the actor with this key, whatever its plan.
     pub(crate) fn penalizing(&self, key: ActorKey) -> Option<&Quota> {
         self.quotas.of_actor(key).find(|quota| quota.penalty().is_some())

@@ -1,6 +1,7 @@
 //! Hand-made policies and decisions, and a parser of structured fields.
 
-use diana_base::time::Span;
+use diana_base::time::{Span, Time};
+use diana_calendar::{Calendar, Unit};
 use diana_limiter::algorithm::{self, Algorithm, Allowance, Charge, Verdict};
 use diana_limiter::decide::{Decision, Outcome, Reason, RuleCheck, RuleResult};
 use diana_limiter::policy::{self, Draft, Enforce, LimitDraft, Policy, Rule, RuleDraft};
@@ -53,6 +54,21 @@ pub fn penalized(decision: Decision, rule: usize) -> Decision {
     with(decision, |at, check| match at == rule {
         true => RuleCheck::new(check.rule(), quota.alone(), penalty()),
         false => check,
+    })
+}
+
+/// The same decision, in which the rule with this index counts months from this day, at `now` in
+/// seconds since 1970.
+pub fn monthly(decision: Decision, rule: usize, day: u8, now: u64) -> Decision {
+    let calendar = Calendar { day, ..Calendar::new(Unit::Month) };
+    let quota = policy::Quota::calendar(10, calendar).unwrap();
+    with(decision, |at, check| {
+        let verdict = check.verdict().copied().filter(|_| at == rule);
+        let at = Time::ZERO.after(Span::from_secs(now));
+        let charge = |verdict: Verdict| Verdict { charge: Charge { at, ..verdict.charge }, ..verdict };
+        verdict.map_or(check.clone(), |verdict| {
+            RuleCheck::new(check.rule(), quota.alone(), Some(charge(verdict)))
+        })
     })
 }
 
