@@ -64,7 +64,7 @@ fn slot(part: &Part) -> Slot {
         Part::Property(path) => attribute(path),
         Part::BodySize => Slot::Header(CONTENT_LENGTH.into()),
         // No log has a column with such a name.
-        Part::RequestJson(pointer) => Slot::Attribute(pointer.clone()),
+        Part::RequestJson(part) => Slot::Attribute(part.pointer.clone()),
     }
 }
 
@@ -136,8 +136,8 @@ pub fn assumptions(policy: &Policy, slots: &Slots, known: &Known, counts_address
             Part::BodySize if known.received => {
                 "The log has no `content-length`: the replay uses the bytes received as the declared size.".into()
             }
-            Part::RequestJson(pointer) => {
-                format!("The log has no bodies of requests: `{pointer}` of each body counts as absent.")
+            Part::RequestJson(part) => {
+                format!("The log has no bodies of requests: `{}` of each body counts as absent.", part.pointer)
             }
             Part::BodySize => {
                 "The log has no body sizes: the size of each body counts as unknown.".into()

@@ -44,7 +44,7 @@ pub fn bodies(document: &Document, configuration: &Configuration, findings: &mut
     let Some(filter) = &document.filter else {
         return;
     };
-    if document.host != Host::Wasm || configuration.policy.body_pointers().next().is_none() {
+    if document.host != Host::Wasm || configuration.policy.body_parts().next().is_none() {
         return;
     }
     const FLAG: &str = "allow_on_headers_stop_iteration";

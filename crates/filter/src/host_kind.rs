@@ -89,7 +89,7 @@ impl HostKind {
         if !soft_limits.thresholds().is_empty() {
             refusals.push(format!("over: the filter does not mark requests in {name}"));
         }
-        if policy.body_pointers().next().is_some() {
+        if policy.body_parts().next().is_some() {
             refusals.push(format!("request_json: the filter does not read the bodies of requests in {name}"));
         }
         if policy.measures().any() {

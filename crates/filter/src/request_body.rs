@@ -11,7 +11,7 @@ use crate::timer_queue::MAX_HELD_BODIES;
 use diana_config::Configuration;
 use diana_limiter::policy::Policy;
 use diana_limiter::request::claims::ClaimValue;
-use diana_limiter::request::{HeaderLines, Part, PartId, Source};
+use diana_limiter::request::{HeaderLines, JsonPart, Part, PartId, Source};
 use diana_response_meter::{JsonValue, JsonValues, Pointers};
 
 /// The most bytes of a body that a worker copies at once.
@@ -20,9 +20,11 @@ const CHUNK_BYTES: usize = 64 << 10;
 /// What a policy reads of bodies.
 #[derive(Debug)]
 pub(super) struct BodyParts {
-    /// The texts of the pointers, as in the policy's parts.
-    texts: Vec<Box<str>>,
+    /// The policy's parts, and their pointers.
+    parts: Vec<JsonPart>,
     pointers: Pointers,
+    /// A bit for each part that is a fingerprint.
+    fingerprinted: u64,
     /// The longest body in bytes that is read.
     max: u64,
 }
@@ -40,11 +42,12 @@ pub(super) struct BodyReader {
 impl BodyParts {
     /// `None` if no limit needs a part of the body.
     pub(super) fn new(configuration: &Configuration) -> Option<BodyParts> {
-        let texts: Vec<Box<str>> = configuration.policy.body_pointers().map(Box::from).collect();
-        let pointers = Pointers::parse(texts.iter().map(|text| &**text)).ok();
+        let parts: Vec<JsonPart> = configuration.policy.body_parts().cloned().collect();
+        let pointers = Pointers::parse(parts.iter().map(|part| &*part.pointer)).ok();
         debug_assert!(pointers.is_some(), "a pointer that the configuration refuses");
         let pointers = pointers.filter(|pointers| !pointers.is_empty())?;
-        Some(BodyParts { texts, pointers, max: configuration.request_body.max })
+        let bits = parts.iter().rev().fold(0, |bits, part| bits << 1 | u64::from(part.is_fingerprint));
+        Some(BodyParts { parts, pointers, fingerprinted: bits, max: configuration.request_body.max })
     }
 
     /// A reader for the body of the effective stream's request, which does not end with its
@@ -66,7 +69,7 @@ impl BodyParts {
         if !can_read || !policy.needs_body(&policy.request(&source())) {
             return None;
         }
-        let values = JsonValues::new(&self.pointers);
+        let values = JsonValues::fingerprinting(&self.pointers, self.fingerprinted);
         let left = usize::try_from(self.max).unwrap_or(usize::MAX);
         Some(BodyReader { values: Some(values), left, has_begun: false })
     }
@@ -79,7 +82,7 @@ impl BodyParts {
 
     /// The request whose body has these values; none if it has no body.
     pub(super) fn request<'a>(&'a self, source: &'a dyn Source, values: &'a [JsonValue]) -> WithBody<'a> {
-        WithBody { source, texts: &self.texts, values }
+        WithBody { source, parts: &self.parts, values }
     }
 }
 
@@ -118,19 +121,19 @@ impl BodyReader {
 /// A request with the parts of its body.
 pub(super) struct WithBody<'a> {
     source: &'a dyn Source,
-    texts: &'a [Box<str>],
+    parts: &'a [JsonPart],
     values: &'a [JsonValue],
 }
 
 impl Source for WithBody<'_> {
     fn lines<'s>(&'s self, id: PartId, part: &'s Part) -> HeaderLines<'s> {
-        let Part::RequestJson(pointer) = part else {
+        let Part::RequestJson(part) = part else {
             return self.source.lines(id, part);
         };
-        let at = self.texts.iter().position(|text| text == pointer);
+        let at = self.parts.iter().position(|known| known == part);
         match at.and_then(|at| self.values.get(at)) {
-            None | Some(JsonValue::Absent) => HeaderLines::One(None),
-            Some(JsonValue::Text(text)) => HeaderLines::One(Some(text)),
+            None | Some(JsonValue::Absent | JsonValue::Null) => HeaderLines::One(None),
+            Some(JsonValue::Text(text) | JsonValue::Literal(text)) => HeaderLines::One(Some(text)),
             Some(JsonValue::Unreadable) => HeaderLines::Unread,
         }
     }

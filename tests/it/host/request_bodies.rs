@@ -396,3 +396,55 @@ fn nginx_refuses_parts_of_bodies() {
         "limits": [{"url": "/", "rules": [{"rpu": 1, "unit": "day"}]}]}"#;
     assert!(gateway.configure(idle));
 }
+
+#[test]
+fn a_call_that_repeats_itself_is_refused() {
+    const LOOPS: &str = r#"{"actors": {
+            "session": {"header": "mcp-session-id"},
+            "call": {"fingerprint": [{"request_json": "/params/name"}, {"request_json": "/params/arguments"}]}},
+        "limits": [{"url": "/mcp", "rules": [
+            {"name": "loops", "actor": ["session", "call"], "missing": "deny", "algo": "SW", "rpu": 3, "unit": "10m"}]}]}"#;
+    let gateway = Gateway::among(Clusters::of(&["a"]), 1, false);
+    assert!(gateway.configure(LOOPS));
+    let call = |session: &str, params: &str| {
+        let request = post(&gateway, "/mcp", &[JSON, ("mcp-session-id", session)]);
+        let body =
+            format!(r#"{{"jsonrpc": "2.0", "id": {request}, "method": "tools/call", "params": {params}}}"#);
+        body.as_bytes().chunks(7).for_each(|chunk| gateway.vms[0].frame(last(&gateway), chunk, false));
+        gateway.vms[0].frame(last(&gateway), b"", true);
+        gateway.fate(request)
+    };
+    let read = r#"{"name": "read", "arguments": {"path": "/a", "lines": [1, 2]}}"#;
+    let spelt =
+        r#"{"arguments":{"p\u0061th":"\/a","lines":[1.0,20e-1]},"name":"read","_meta":{"progressToken":1}}"#;
+    for params in [read, spelt, read] {
+        assert_eq!(call("a", params), Fate::Upstream, "{params}");
+    }
+    for params in [read, spelt] {
+        assert_eq!(call("a", params), Fate::Answered(429), "{params}");
+    }
+    // Another session, tool or argument, and none.
+    assert_eq!(call("b", read), Fate::Upstream);
+    for params in [
+        r#"{"name": "write", "arguments": {"path": "/a", "lines": [1, 2]}}"#,
+        r#"{"name": "read", "arguments": {"path": "/a", "lines": [1, 3]}}"#,
+        r#"{"name": "read", "arguments": {"lines": [1, 2], "path": "/a"}}"#,
+        r#"{"name": "read", "arguments": {}}"#,
+    ] {
+        assert_eq!(call("a", params), Fate::Upstream, "{params}");
+    }
+    let expected =
+        [true, true, true, false].map(|passes| if passes { Fate::Upstream } else { Fate::Answered(429) });
+    let bare = [r#"{"name": "list"}"#, r#"{"name":"list","arguments":null}"#];
+    assert_eq!([0, 1, 0, 1].map(|at| call("a", bare[at])), expected);
+    // Of a batch, a doubtful body and a call without both parts, the actor is missing.
+    for params in [r#"{"name": "a", "name": "b"}"#, "{}", "[]", r#""x""#, r#"{"name": "a", "Arguments": {}}"#]
+    {
+        assert_eq!(call("c", params), Fate::Answered(429), "{params}");
+    }
+    // Ten minutes later the loop may go on.
+    gateway.pass(1_200_000);
+    assert_eq!(call("a", read), Fate::Upstream);
+    gateway.end_all();
+    gateway.no_crash();
+}

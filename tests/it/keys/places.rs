@@ -36,6 +36,11 @@ pub fn places() -> Vec<Place> {
         place("actor", r#"{"limits": [], "actors": {"a": @}}"#, json!({"header": "x-a"})),
         place("actor_ip", r#"{"limits": [], "actors": {"a": {"ip": @}}}"#, json!({})),
         place(
+            "fingerprint",
+            r#"{"limits": [], "actors": {"a": {"fingerprint": [@]}}}"#,
+            json!({"request_json": "/params"}),
+        ),
+        place(
             "plan_members",
             r#"{"limits": [], "plan": @}"#,
             json!({"actor": "user", "members": {"gold": ["a"]}}),

@@ -17,6 +17,7 @@ pub(super) const DEFINITIONS: &[Definition] = &[
         ]),
     },
     Definition { name: "actor_ip", shape: Shape::Object(&Object::new("actors.md#ip", &[PREFIXES])) },
+    Definition { name: "fingerprint", shape: Shape::Object(&FINGERPRINT) },
     Definition { name: "plan_first", shape: Shape::Object(&PLAN_FIRST) },
     Definition { name: "plan_members", shape: Shape::Object(&PLAN_MEMBERS) },
     Definition { name: "ip", shape: Shape::Object(&Object::new("actors.md#ip", &[HOPS, PREFIXES])) },
@@ -142,6 +143,12 @@ pub(super) const SOURCES: &[Key] = &[
     key("request_json", "The value at this JSON pointer in the request's body.", POINTER)
         .on("actors.md#parts-of-the-body"),
     key(
+        "fingerprint",
+        "What these values in the request's body are, of which each may be an object or a list.",
+        Shape::List(&Shape::Def("fingerprint"), 1, Some(8)),
+    )
+    .on("actors.md#fingerprints"),
+    key(
         "ip",
         "The client's address, shortened to a prefix.",
         Shape::Any(&[Shape::Def("actor_ip"), Shape::Only(true)]),
@@ -150,6 +157,11 @@ pub(super) const SOURCES: &[Key] = &[
     key("method", "The method.", NOTHING).on("actors.md#actors-and-ip"),
     key("host", "The host.", NOTHING).on("actors.md#actors-and-ip"),
 ];
+
+const FINGERPRINT: Object = Object::new(
+    "actors.md#fingerprints",
+    &[&[key("request_json", "The JSON pointer to a value in the request's body.", POINTER).required()]],
+);
 
 const JWT: Key =
     key("jwt", "A claim of the bearer token, dotted. The filter does not verify the token.", Shape::Text)
