@@ -7,6 +7,7 @@ use diana_limiter::actor::NamedActor;
 use diana_limiter::cells::table::Hasher;
 use diana_limiter::policy::Policy;
 use diana_limiter::request::{Part, Parts};
+use diana_response::Call;
 
 /// The most bytes of a body that are read.
 const MAX_BYTES: u64 = 1 << 20;
@@ -85,6 +86,17 @@ fn check_part(part: Option<Part>, pointer: &str, node: &Node, parts: &Parts) -> 
         return None;
     }
     Some(())
+}
+
+/// Adds what JSON-RPC has in the body. `response` is the object with `json_rpc`.
+pub(super) fn read_calls(response: &Node, parts: &mut Parts) {
+    for pointer in Call::POINTERS {
+        if check_pointer(pointer, response, parts).is_some()
+            && let Some(part) = Part::request_json(pointer)
+        {
+            parts.intern(part);
+        }
+    }
 }
 
 /// Refuses an actor in the body outside of limits, where every request would wait for its body.

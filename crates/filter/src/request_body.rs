@@ -12,6 +12,7 @@ use diana_config::Configuration;
 use diana_limiter::policy::Policy;
 use diana_limiter::request::claims::ClaimValue;
 use diana_limiter::request::{HeaderLines, JsonPart, Part, PartId, Source};
+use diana_response::{Call, CallId};
 use diana_response_meter::{JsonValue, JsonValues, Pointers};
 
 /// The most bytes of a body that a worker copies at once.
@@ -25,6 +26,8 @@ pub(super) struct BodyParts {
     pointers: Pointers,
     /// A bit for each part that is a fingerprint.
     fingerprinted: u64,
+    /// The indices of the parts of a JSON-RPC request, if refusals depend on them.
+    call: Option<[usize; 3]>,
     /// The longest body in bytes that is read.
     max: u64,
 }
@@ -47,7 +50,15 @@ impl BodyParts {
         debug_assert!(pointers.is_some(), "a pointer that the configuration refuses");
         let pointers = pointers.filter(|pointers| !pointers.is_empty())?;
         let bits = parts.iter().rev().fold(0, |bits, part| bits << 1 | u64::from(part.is_fingerprint));
-        Some(BodyParts { parts, pointers, fingerprinted: bits, max: configuration.request_body.max })
+        let at = |pointer: &str| {
+            let is_plain = |part: &JsonPart| *part.pointer == *pointer && !part.is_fingerprint;
+            let at = parts.iter().position(is_plain);
+            debug_assert!(at.is_some(), "the policy reads `{pointer}`");
+            at.unwrap_or(usize::MAX)
+        };
+        let call = configuration.response.reads_calls().then(|| Call::POINTERS.map(at));
+        let max = configuration.request_body.max;
+        Some(BodyParts { parts, pointers, fingerprinted: bits, call, max })
     }
 
     /// A reader for the body of the effective stream's request, which does not end with its
@@ -72,6 +83,21 @@ impl BodyParts {
         let values = JsonValues::fingerprinting(&self.pointers, self.fingerprinted);
         let left = usize::try_from(self.max).unwrap_or(usize::MAX);
         Some(BodyReader { values: Some(values), left, has_begun: false })
+    }
+
+    /// The JSON-RPC request whose body has these values; `None` if it is none, or if refusals are
+    /// the same for all requests.
+    pub(super) fn call(&self, values: &[JsonValue]) -> Option<Call> {
+        let [version, method, id] = self.call?.map(|at| values.get(at));
+        let is_call = matches!(version, Some(JsonValue::Text(text)) if **text == *Call::VERSION)
+            && matches!(method, Some(JsonValue::Text(_)));
+        let id = match id.filter(|_| is_call)? {
+            JsonValue::Absent => None,
+            JsonValue::Text(text) => Some(CallId::Text(text)),
+            JsonValue::Literal(text) => Some(CallId::Literal(text)),
+            JsonValue::Null | JsonValue::Unreadable => Some(CallId::Other),
+        };
+        Some(Call::new(id))
     }
 
     /// The most bytes of bodies that all plugins of a VM keep at once for these parts.

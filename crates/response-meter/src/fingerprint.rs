@@ -12,6 +12,7 @@ impl Fingerprint {
     /// Of no tokens.
     pub(crate) const START: Fingerprint = Fingerprint(0xcbf2_9ce4_8422_2325);
 
+    #[inline(never)]
     pub(crate) fn push(&mut self, bytes: &[u8]) {
         for byte in bytes {
             self.0 = (self.0 ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3);

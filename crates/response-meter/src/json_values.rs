@@ -283,6 +283,7 @@ impl JsonValues {
     }
 
     /// The current value has ended.
+    #[inline(never)]
     fn end_fingerprint(&mut self) {
         let depth = self.open.len();
         if let Some(ended) = self.fingerprints.pop_if(|open| open.depth == depth) {
@@ -291,6 +292,7 @@ impl JsonValues {
     }
 
     /// Adds a token to the fingerprints of all open values. No token within a text is UTF-8.
+    #[inline(never)]
     fn note(&mut self, token: u8) {
         self.note_text(&[token]);
     }

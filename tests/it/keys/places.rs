@@ -51,6 +51,7 @@ pub fn places() -> Vec<Place> {
         place("deny_members", r#"{"limits": [], "deny": @}"#, json!({"members": [], "response": {}})),
         place("response", r#"{"limits": [], "response": @}"#, json!({})),
         place("response", r#"{"limits": [], "response": @}"#, json!({"body": "no"})),
+        place("json_rpc", r#"{"limits": [], "response": {"json_rpc": @}}"#, json!({})),
         place("own_response", &format!(r#"{{"limits": [{LIMIT}, "response": @}}]}}"#), json!({})),
         place("access_log", r#"{"limits": [], "access_log": @}"#, json!({})),
         place(

@@ -24,6 +24,7 @@ pub(super) const DEFINITIONS: &[Definition] = &[
     Definition { name: "member", shape: Shape::Any(&[Shape::Text, Shape::Map(ONE_OR_ANY)]) },
     Definition { name: "deny_members", shape: Shape::Object(&DENY_MEMBERS) },
     Definition { name: "response", shape: Shape::Object(&RESPONSE) },
+    Definition { name: "json_rpc", shape: Shape::Object(&JSON_RPC) },
     Definition { name: "own_response", shape: Shape::Object(&OWN_RESPONSE) },
     Definition { name: "access_log", shape: Shape::Object(&ACCESS_LOG) },
     Definition { name: "request_body", shape: Shape::Object(&REQUEST_BODY) },
@@ -240,6 +241,13 @@ const RESPONSE: Object = Object::new(
         key("status", "The status of a refusal.", Shape::Whole(400, 599)).or_whole(429),
         key("body", "The body of a refusal; without it, problem details (RFC 9457).", Shape::Text),
         key("content_type", "The type of `body`.", Shape::Scalar).or("text/plain; charset=utf-8"),
+        key(
+            "json_rpc",
+            "`true`, or the status of errors: a JSON-RPC request is refused by an error of JSON-RPC.",
+            Shape::Any(&[Shape::Flag, Shape::Def("json_rpc")]),
+        )
+        .or_flag(false)
+        .on("responses.md#json-rpc"),
         key("headers", "Further headers of a refusal.", Shape::Map(&Shape::Scalar)),
         key(
             "jitter",
@@ -248,6 +256,11 @@ const RESPONSE: Object = Object::new(
         )
         .or("20%"),
     ]],
+);
+
+const JSON_RPC: Object = Object::new(
+    "responses.md#json-rpc",
+    &[&[key("status", "The status of errors. Without it: that of the refusal.", Shape::Whole(200, 200))]],
 );
 
 const OWN_RESPONSE: Object = Object::new(

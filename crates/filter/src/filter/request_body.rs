@@ -5,8 +5,8 @@ use crate::Host;
 use crate::plugin::{Decided, Plugin};
 use crate::timer_queue::Held;
 use diana_limiter::decide::Outcome;
-use diana_limiter::request::protocol::Protocol;
 use diana_limiter::session::Session;
+use diana_response::RefusalForm;
 use std::mem::take;
 use std::rc::Rc;
 
@@ -27,7 +27,7 @@ impl<H: Host> Filter<H> {
             headers: None,
             is_waiting: true,
             is_complete: false,
-            protocol: Protocol::default(),
+            form: RefusalForm::default(),
             refusal: None,
             refusal_number: 0,
             metering: None,
@@ -50,14 +50,13 @@ impl<H: Host> Filter<H> {
             return Action::of_part(self.is_waiting(id));
         };
         plugin.timer_queue.with(|queue| queue.remove(id));
-        let Some(Decided { session, mut response, protocol }) = plugin.decide(false, values.as_deref())
-        else {
+        let Some(Decided { session, mut response, form }) = plugin.decide(false, values.as_deref()) else {
             self.set_waiting(id, false);
             return Action::Continue;
         };
         self.streams.with(|streams| {
             if let Some(stream) = streams.get_mut(id) {
-                (stream.session, stream.protocol) = (session, protocol);
+                (stream.session, stream.form) = (session, form);
                 stream.headers = take(&mut response.headers);
             }
         });

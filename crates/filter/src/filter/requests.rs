@@ -43,7 +43,7 @@ impl<H: Host> Filter<H> {
         }
         // A request that ends with its headers has no body.
         let body = ends.then_some(&[][..]);
-        let Some(Decided { session, mut response, protocol }) = plugin.decide(ends, body) else {
+        let Some(Decided { session, mut response, form }) = plugin.decide(ends, body) else {
             return Action::Continue;
         };
         let (headers, is_waiting) = (take(&mut response.headers), response.is_held());
@@ -60,7 +60,7 @@ impl<H: Host> Filter<H> {
                 headers,
                 is_waiting,
                 is_complete,
-                protocol,
+                form,
                 refusal,
                 refusal_number,
                 metering,
