@@ -352,7 +352,7 @@ impl World {
             .with(Part::BodySize, (4 * input).to_string())
             .with(Part::Header("x-user-id".into()), format!("user-{actor}"));
         if let Some(stated) = stated {
-            values = values.with(Part::RequestJson("/max_tokens".into()), stated.to_string());
+            values = values.with(Part::request_json("/max_tokens").expect("a pointer"), stated.to_string());
         }
         let (now, state) = (self.wall(), &mut self.workers[place]);
         let policy = std::sync::Arc::clone(state.worker.policy());

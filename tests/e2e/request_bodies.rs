@@ -287,3 +287,44 @@ fn without_the_flag_bodies_count_as_unread() {
     let is_named = || gateway.log_contains("allow_on_headers_stop_iteration").then_some(());
     wait_until("the log to name the flag", PATIENCE, is_named).unwrap();
 }
+
+/// Errors of JSON-RPC, and calls that repeat themselves.
+#[test]
+fn json_rpc_requests_are_refused_by_errors() {
+    let part = |pointer: &str| json!({"request_json": pointer});
+    let document = json!({
+        "response": {"json_rpc": {"status": 200}},
+        "request_body": {"wait": "10s"},
+        "actors": {"call": {"fingerprint": [part("/params/name"), part("/params/arguments")]}},
+        "limits": [
+            {"url": "/mcp", "methods": "POST", "rules": [
+                {"name": "loops", "actor": "call", "missing": "deny", "algo": "W", "rpu": 1, "unit": "7d"},
+            ]},
+        ],
+    });
+    let upstream = Upstream::start(|_| Reply::new(202, "")).unwrap();
+    let upstream_at = Some(upstream.address());
+    let config = Config { stop_iteration: true, upstream: upstream_at, ..Config::new(document) };
+    let gateway = Gateway::start(config).unwrap();
+    let send = |members: &str| {
+        let body = format!(r#"{{"jsonrpc":"2.0","method":"tools/call",{members}}}"#);
+        gateway.request("POST", "/mcp", &[JSON], body.as_bytes()).unwrap()
+    };
+    let read = r#""params":{"name":"read","arguments":{"path":"/a"}}"#;
+    assert_eq!(send(&format!(r#""id":1,{read}"#)).status, 202);
+    for (id, echoed) in [("2", json!(2)), (r#""\"\n\u00e9}""#, json!("\"\né}")), ("1.5", Value::Null)] {
+        let refused = send(&format!(r#""id":{id},"params":{{"arguments":{{ "path":"\/a"}},"name":"read"}}"#));
+        assert_eq!((refused.status, refused.header("content-type")), (200, Some("application/json")));
+        let error: Value = serde_json::from_str(&refused.text()).unwrap();
+        assert_eq!((&error["jsonrpc"], &error["id"]), (&json!("2.0"), &echoed));
+        assert_eq!(error["error"]["code"], -32029);
+        let wait = refused.header("retry-after").unwrap();
+        assert_eq!(error["error"]["data"]["retry_after"].to_string(), wait);
+    }
+    let notification = send(read);
+    assert_eq!((notification.status, notification.text()), (429, String::new()));
+    assert_eq!(send(r#""id":3,"params":{"name":"read","arguments":{"path":"/b"}}"#).status, 202);
+    let batch =
+        gateway.request("POST", "/mcp", &[JSON], br#"[{"jsonrpc":"2.0","method":"m","id":1}]"#).unwrap();
+    assert_eq!((batch.status, batch.header("content-type")), (429, Some("application/problem+json")));
+}

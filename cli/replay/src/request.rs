@@ -63,7 +63,7 @@ fn slot(part: &Part) -> Slot {
         Part::Header(name) => Slot::Header(name.clone()),
         Part::Property(path) => attribute(path),
         Part::BodySize => Slot::Header(CONTENT_LENGTH.into()),
-        Part::RequestJson(pointer) => Slot::RequestJson(pointer.clone()),
+        Part::RequestJson(part) => Slot::RequestJson(part.pointer.clone()),
     }
 }
 
@@ -135,8 +135,8 @@ pub fn assumptions(policy: &Policy, slots: &Slots, known: &Known, counts_address
             Part::BodySize if known.received => {
                 "The log has no `content-length`: the replay uses the bytes received as the declared size.".into()
             }
-            Part::RequestJson(pointer) => {
-                format!("The log has no `{pointer}` of requests: the value counts as absent.")
+            Part::RequestJson(part) => {
+                format!("The log has no `{}` of requests: the value counts as absent.", part.pointer)
             }
             Part::BodySize => {
                 "The log has no body sizes: the size of each body counts as unknown.".into()

@@ -44,16 +44,17 @@ pub fn bodies(document: &Document, configuration: &Configuration, findings: &mut
     let Some(filter) = &document.filter else {
         return;
     };
-    if document.host != Host::Wasm || configuration.policy.body_pointers().next().is_none() {
+    if document.host != Host::Wasm || configuration.policy.body_parts().next().is_none() {
         return;
     }
     const FLAG: &str = "allow_on_headers_stop_iteration";
+    let key = if configuration.response.reads_calls() { "response.json_rpc" } else { "request_json" };
     const WHY: &str = "requests wait for their bodies in vain, which then count as unread";
     match filter.form {
         FilterForm::Plugin => {
             let flag = meant(filter.value, FLAG, PLUGIN_FIELDS).and_then(|entry| entry.value.flag());
             if flag != Some(true) && !filter.is_merged {
-                let message = format!("`request_json` needs `{FLAG}: true`: {WHY}");
+                let message = format!("`{key}` needs `{FLAG}: true`: {WHY}");
                 let hint = format!("write `{FLAG}: true` next to `vm_config`");
                 findings.add(code::UNREAD_BODIES, &head(filter.value), message, Some(&hint));
             }
@@ -61,7 +62,7 @@ pub fn bodies(document: &Document, configuration: &Configuration, findings: &mut
         FilterForm::WasmPlugin | FilterForm::ExtensionPolicy => findings.add(
             code::UNREAD_BODIES,
             &head(filter.value),
-            format!("`request_json` needs Envoy's `{FLAG}: true`, which this resource cannot set: {WHY}"),
+            format!("`{key}` needs Envoy's `{FLAG}: true`, which this resource cannot set: {WHY}"),
             Some("load the native module, or read bodies by Envoy's `json_to_metadata` and use `property`"),
         ),
         FilterForm::Module | FilterForm::ModuleOfRoute => {}

@@ -122,8 +122,8 @@ impl Aspect {
                 incoming.properties.iter().filter(of_name).map(|(_, value)| value.clone()).collect()
             }
             "request_json" => match incoming.body.value(name) {
-                JsonValue::Text(text) => vec![text_of(&text)],
-                JsonValue::Absent | JsonValue::Unreadable => Vec::new(),
+                JsonValue::Text(text) | JsonValue::Literal(text) => vec![text_of(&text)],
+                JsonValue::Absent | JsonValue::Null | JsonValue::Unreadable => Vec::new(),
             },
             _ => Vec::new(),
         }

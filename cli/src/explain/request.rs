@@ -8,7 +8,7 @@ use diana_document::{Errors, Node, Value};
 use diana_limiter::actor::address;
 use diana_limiter::request::claims::ClaimValue;
 use diana_limiter::request::syntax::is_token;
-use diana_limiter::request::{HeaderLines, Part, PartId, Source, Values};
+use diana_limiter::request::{HeaderLines, JsonPart, Part, PartId, Source, Values};
 use diana_replay::{Record, Slot, Slots};
 use diana_response_meter::{JsonValue, JsonValues, Pointers};
 use jiff::Timestamp;
@@ -58,8 +58,8 @@ pub enum Body {
     /// No body is given.
     #[default]
     Absent,
-    /// The values by their JSON pointers.
-    Read(Vec<(Box<str>, JsonValue)>),
+    /// The values by their places.
+    Read(Vec<(JsonPart, JsonValue)>),
     /// A gateway cannot read the body, or parsers may read it differently.
     Unread,
 }
@@ -71,7 +71,8 @@ impl Body {
             Body::Absent => JsonValue::Absent,
             Body::Unread => JsonValue::Unreadable,
             Body::Read(values) => {
-                let found = values.iter().find(|(known, _)| **known == *pointer);
+                let found =
+                    values.iter().find(|(known, _)| !known.is_fingerprint && *known.pointer == *pointer);
                 found.map(|(_, value)| value.clone()).unwrap_or_default()
             }
         }
@@ -89,11 +90,13 @@ impl Source for WithBody {
     fn lines<'s>(&'s self, id: PartId, part: &'s Part) -> HeaderLines<'s> {
         match (part, &self.body) {
             (Part::RequestJson(_), Body::Unread) => HeaderLines::Unread,
-            (Part::RequestJson(pointer), Body::Read(values)) => {
-                match values.iter().find(|(known, _)| known == pointer) {
-                    Some((_, JsonValue::Text(text))) => HeaderLines::One(Some(text)),
+            (Part::RequestJson(part), Body::Read(values)) => {
+                match values.iter().find(|(known, _)| known == part) {
+                    Some((_, JsonValue::Text(text) | JsonValue::Literal(text))) => {
+                        HeaderLines::One(Some(text))
+                    }
                     Some((_, JsonValue::Unreadable)) => HeaderLines::Unread,
-                    Some((_, JsonValue::Absent)) | None => HeaderLines::One(None),
+                    Some((_, JsonValue::Absent | JsonValue::Null)) | None => HeaderLines::One(None),
                 }
             }
             _ => self.values.lines(id, part),
@@ -202,7 +205,8 @@ impl Incoming {
                     incoming.properties.push((path.split('.').map(str::to_owned).collect(), value));
                 }
                 Slot::RequestJson(pointer) => {
-                    values.push((pointer.clone(), JsonValue::Text(value.into_bytes().into())));
+                    let part = JsonPart { pointer: pointer.clone(), is_fingerprint: false };
+                    values.push((part, JsonValue::Text(value.into_bytes().into())));
                 }
                 Slot::ResponseHeader(_) | Slot::ResponseJson(_) => {}
             }
@@ -234,12 +238,14 @@ impl Incoming {
             && self.method != "CONNECT"
             && !has("upgrade")
             && !has("expect");
-        let texts: Vec<&str> = configuration.policy.body_pointers().collect();
+        let parts: Vec<&JsonPart> = configuration.policy.body_parts().collect();
+        let bits = (0..).zip(&parts).filter(|(_, part)| part.is_fingerprint);
+        let fingerprinted = bits.fold(0, |bits, (at, _)| bits | 1 << at);
         let read = || {
-            let mut values = JsonValues::new(&Pointers::parse(texts.iter().copied()).ok()?);
+            let pointers = Pointers::parse(parts.iter().map(|part| &*part.pointer)).ok()?;
+            let mut values = JsonValues::fingerprinting(&pointers, fingerprinted);
             values.push(body);
-            let values = values.finish()?;
-            Some(texts.iter().map(|text| Box::from(*text)).zip(values).collect())
+            Some(parts.into_iter().cloned().zip(values.finish()?).collect())
         };
         self.body = can_read.then(read).flatten().map_or(Body::Unread, Body::Read);
         self.values = self.parts();

@@ -299,8 +299,13 @@ impl Simulation {
                 "Adaptive limits stay at their start values: the command measures no upstream.".to_owned(),
             );
         }
-        let pointers: Vec<String> =
-            self.policy().body_pointers().map(|pointer| format!("`{pointer}`")).collect();
+        let mut pointers: Vec<String> = Vec::new();
+        for part in self.policy().body_parts() {
+            let pointer = format!("`{}`", part.pointer);
+            if !pointers.contains(&pointer) {
+                pointers.push(pointer);
+            }
+        }
         match &incoming.body {
             Body::Absent if !pointers.is_empty() => notes.push(format!(
                 "The request has no body (`--body FILE`): {} of it counts as absent. A gateway that cannot read a \

@@ -3,6 +3,7 @@
 
 mod client_ip;
 mod cookie;
+mod fingerprint;
 mod header;
 mod host;
 mod ip;
@@ -34,6 +35,7 @@ pub static KINDS: &[&ActorKind] = &[
     &jwt::KIND,
     &property::KIND,
     &request_json::KIND,
+    &fingerprint::KIND,
     &ip::KIND,
     &method::KIND,
     &host::KIND,
@@ -230,7 +232,7 @@ mod tests {
         for (definition, why) in [
             (
                 "{}",
-                "no source is given, expected header, cookie, query, path, segment, jwt, property, request_json, ip, method or host",
+                "no source is given, expected header, cookie, query, path, segment, jwt, property, request_json, fingerprint, ip, method or host",
             ),
             (r#"{"heder": "x"}"#, "unknown key `heder`, did you mean `header`?"),
             (r#"{"header": "x", "host": {}}"#, "expected one source, found `header` and `host`"),

@@ -411,6 +411,9 @@ fn read(top: Top, source: Source, reading: Reading) -> Option<Configuration> {
     let address = NamedActor::ip(scope.ip, scope.parts);
     let mut response = ResponseOptions::compile(top.response, top.headers);
     response.deny(denied);
+    if let Some(node) = top.response.filter(|_| response.reads_calls()) {
+        request_body::read_calls(&node, &mut parts);
+    }
     let (responses, names, soft_limits) = (reader.responses, reader.names, reader.soft_limits);
     let secret = match &store {
         Some(GlobalStore { client: Some((draft, _)), .. }) => StoreSecret::Known(draft.secret.clone()),
@@ -447,6 +450,7 @@ fn read(top: Top, source: Source, reading: Reading) -> Option<Configuration> {
         plan: reader.plans.source(),
         max_actors,
         takes_grants: inspect.is_some(),
+        refuses_by_body: response.reads_calls(),
         store: None,
     };
     let store = store.filter(|_| reading != Reading::Locally);

@@ -7,6 +7,7 @@ use diana_limiter::actor::NamedActor;
 use diana_limiter::cells::table::Hasher;
 use diana_limiter::policy::Policy;
 use diana_limiter::request::{Part, Parts};
+use diana_response::Call;
 
 /// The most bytes of a body that are read.
 const MAX_BYTES: u64 = 1 << 20;
@@ -15,6 +16,7 @@ const MAX_WAIT: Span = Span::from_secs(60);
 /// The most pointers of a document.
 const MAX_POINTERS: usize = 64;
 
+const TOO_MANY: &str = "a document reads at most 64 parts of the body";
 const EXPECTED: &str = "a JSON pointer such as `/model` of at most 64 names and 1024 bytes";
 
 /// How the filter reads the bodies that limits need.
@@ -35,7 +37,7 @@ impl Default for RequestBodyOptions {
 impl RequestBodyOptions {
     /// A hash of the options; 0 for the default, and if no limit needs a body.
     pub(super) fn canonical_hash(self, policy: &Policy) -> u64 {
-        let is_used = self != RequestBodyOptions::default() && policy.body_pointers().next().is_some();
+        let is_used = self != RequestBodyOptions::default() && policy.body_parts().next().is_some();
         if is_used { Hasher::of(&("request_body", self.wait, self.max)) } else { 0 }
     }
 }
@@ -56,24 +58,45 @@ pub(super) fn compile(node: Node) -> RequestBodyOptions {
     options
 }
 
-/// A JSON pointer to a part of the body.
+/// A JSON pointer to a value in the body.
 pub(super) fn pointer(node: &Node, parts: &Parts) -> Option<String> {
     let text = node.text()?;
     check_pointer(text, node, parts).map(|()| text.to_owned())
 }
 
+/// A JSON pointer to a value in the body that gets a fingerprint.
+pub(super) fn fingerprinted<'n>(node: &Node<'n>, parts: &Parts) -> Option<&'n str> {
+    let text = node.text()?;
+    check_part(Part::fingerprint(text), text, node, parts).map(|()| text)
+}
+
 /// Reports a pointer that is wrong, or that is one too many.
 pub(super) fn check_pointer(pointer: &str, node: &Node, parts: &Parts) -> Option<()> {
-    let Some(part) = Part::request_json(pointer) else {
+    check_part(Part::request_json(pointer), pointer, node, parts)
+}
+
+fn check_part(part: Option<Part>, pointer: &str, node: &Node, parts: &Parts) -> Option<()> {
+    let Some(part) = part else {
         node.fail(format!("expected {EXPECTED}, found {}", quoted(pointer)));
         return None;
     };
     let others = parts.iter().filter(|known| matches!(known, Part::RequestJson(_)) && **known != part);
     if others.count() >= MAX_POINTERS {
-        node.fail(format!("a document reads at most {MAX_POINTERS} parts of the body"));
+        node.fail(TOO_MANY);
         return None;
     }
     Some(())
+}
+
+/// Adds what JSON-RPC has in the body. `response` is the object with `json_rpc`.
+pub(super) fn read_calls(response: &Node, parts: &mut Parts) {
+    for pointer in Call::POINTERS {
+        if check_pointer(pointer, response, parts).is_some()
+            && let Some(part) = Part::request_json(pointer)
+        {
+            parts.intern(part);
+        }
+    }
 }
 
 /// Refuses an actor in the body outside of limits, where every request would wait for its body.

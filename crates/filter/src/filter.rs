@@ -35,9 +35,8 @@ use super::streams::{NewStreams, NumberMap};
 use super::timer_queue::HeldStreams;
 use crate::Host;
 use diana_base::exclusive::Exclusive;
-use diana_limiter::request::protocol::Protocol;
 use diana_limiter::session::Session;
-use diana_response::QuotaHeaders;
+use diana_response::{QuotaHeaders, RefusalForm};
 use std::cell::Cell;
 use std::collections::VecDeque;
 use std::rc::Rc;
@@ -77,8 +76,8 @@ struct Stream<H: Host> {
     is_waiting: bool,
     /// Whether all of the request that the upstream waits for has arrived.
     is_complete: bool,
-    /// Whether the client speaks gRPC; set only if the stream waits for a global store.
-    protocol: Protocol,
+    /// How the client expects a refusal; set only if the stream waits for a global store.
+    form: RefusalForm,
     /// The refusal that was sent, if another response may replace it, until the response shows
     /// whether the client gets the refusal.
     refusal: Option<Box<Rejection<H>>>,

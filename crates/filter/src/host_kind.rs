@@ -74,7 +74,7 @@ impl HostKind {
         if self == HostKind::Full {
             return Vec::new();
         }
-        let Configuration { policy, store, remote, inspect, soft_limits, .. } = configuration;
+        let Configuration { policy, response, store, remote, inspect, soft_limits, .. } = configuration;
         let mut refusals: Vec<String> = unreadable(policy, name).chain(never_found(policy, name)).collect();
         if store.is_some() {
             refusals.push("store: this host cannot hold requests while a store is asked".into());
@@ -89,8 +89,9 @@ impl HostKind {
         if !soft_limits.thresholds().is_empty() {
             refusals.push(format!("over: the filter does not mark requests in {name}"));
         }
-        if policy.body_pointers().next().is_some() {
-            refusals.push(format!("request_json: the filter does not read the bodies of requests in {name}"));
+        if policy.body_parts().next().is_some() {
+            let key = if response.reads_calls() { "response.json_rpc" } else { "request_json" };
+            refusals.push(format!("{key}: the filter does not read the bodies of requests in {name}"));
         }
         if policy.measures().any() {
             refusals.push(format!(

@@ -11,7 +11,8 @@ use crate::timer_queue::MAX_HELD_BODIES;
 use diana_config::Configuration;
 use diana_limiter::policy::Policy;
 use diana_limiter::request::claims::ClaimValue;
-use diana_limiter::request::{HeaderLines, Part, PartId, Source};
+use diana_limiter::request::{HeaderLines, JsonPart, Part, PartId, Source};
+use diana_response::{Call, CallId};
 use diana_response_meter::{JsonValue, JsonValues, Pointers};
 
 /// The most bytes of a body that a worker copies at once.
@@ -20,9 +21,13 @@ const CHUNK_BYTES: usize = 64 << 10;
 /// What a policy reads of bodies.
 #[derive(Debug)]
 pub(super) struct BodyParts {
-    /// The texts of the pointers, as in the policy's parts.
-    texts: Vec<Box<str>>,
+    /// The policy's parts, and their pointers.
+    parts: Vec<JsonPart>,
     pointers: Pointers,
+    /// A bit for each part that is a fingerprint.
+    fingerprinted: u64,
+    /// The indices of the parts of a JSON-RPC request, if refusals depend on them.
+    call: Option<[usize; 3]>,
     /// The longest body in bytes that is read.
     max: u64,
 }
@@ -50,11 +55,20 @@ pub(super) struct BodyReader {
 impl BodyParts {
     /// `None` if no limit needs a part of the body.
     pub(super) fn new(configuration: &Configuration) -> Option<BodyParts> {
-        let texts: Vec<Box<str>> = configuration.policy.body_pointers().map(Box::from).collect();
-        let pointers = Pointers::parse(texts.iter().map(|text| &**text)).ok();
+        let parts: Vec<JsonPart> = configuration.policy.body_parts().cloned().collect();
+        let pointers = Pointers::parse(parts.iter().map(|part| &*part.pointer)).ok();
         debug_assert!(pointers.is_some(), "a pointer that the configuration refuses");
         let pointers = pointers.filter(|pointers| !pointers.is_empty())?;
-        Some(BodyParts { texts, pointers, max: configuration.request_body.max })
+        let bits = parts.iter().rev().fold(0, |bits, part| bits << 1 | u64::from(part.is_fingerprint));
+        let at = |pointer: &str| {
+            let is_plain = |part: &JsonPart| *part.pointer == *pointer && !part.is_fingerprint;
+            let at = parts.iter().position(is_plain);
+            debug_assert!(at.is_some(), "the policy reads `{pointer}`");
+            at.unwrap_or(usize::MAX)
+        };
+        let call = configuration.response.reads_calls().then(|| Call::POINTERS.map(at));
+        let max = configuration.request_body.max;
+        Some(BodyParts { parts, pointers, fingerprinted: bits, call, max })
     }
 
     /// A reader for the body of the effective stream's request, which does not end with its
@@ -76,9 +90,24 @@ impl BodyParts {
         if !can_read || !policy.needs_body(&policy.request(&source())) {
             return None;
         }
-        let values = JsonValues::new(&self.pointers);
+        let values = JsonValues::fingerprinting(&self.pointers, self.fingerprinted);
         let max = usize::try_from(self.max).unwrap_or(usize::MAX);
         Some(BodyReader { values: Some(values), size: 0, max, has_begun: false })
+    }
+
+    /// The JSON-RPC request with this body; `None` if it is none, or if refusals are the same for
+    /// all requests.
+    pub(super) fn call(&self, body: &ReadBody) -> Option<Call> {
+        let [version, method, id] = self.call?.map(|at| body.values.get(at));
+        let is_call = matches!(version, Some(JsonValue::Text(text)) if **text == *Call::VERSION)
+            && matches!(method, Some(JsonValue::Text(_)));
+        let id = match id.filter(|_| is_call)? {
+            JsonValue::Absent => None,
+            JsonValue::Text(text) => Some(CallId::Text(text)),
+            JsonValue::Literal(text) => Some(CallId::Literal(text)),
+            JsonValue::Null | JsonValue::Unreadable => Some(CallId::Other),
+        };
+        Some(Call::new(id))
     }
 
     /// The most bytes of bodies that all plugins of a VM keep at once for these parts.
@@ -89,7 +118,7 @@ impl BodyParts {
 
     /// The request with this body.
     pub(super) fn request<'a>(&'a self, source: &'a dyn Source, body: &'a ReadBody) -> WithBody<'a> {
-        WithBody { source, texts: &self.texts, body }
+        WithBody { source, parts: &self.parts, body }
     }
 }
 
@@ -129,24 +158,24 @@ impl BodyReader {
 /// A request with the parts of its body.
 pub(super) struct WithBody<'a> {
     source: &'a dyn Source,
-    texts: &'a [Box<str>],
+    parts: &'a [JsonPart],
     body: &'a ReadBody,
 }
 
 impl Source for WithBody<'_> {
     fn lines<'s>(&'s self, id: PartId, part: &'s Part) -> HeaderLines<'s> {
-        let pointer = match part {
-            Part::RequestJson(pointer) => pointer,
+        let part = match part {
+            Part::RequestJson(part) => part,
             // A body in chunks has no declared length.
             Part::BodySize if self.body.size.is_some() => {
                 return HeaderLines::One(self.body.size.as_deref());
             }
             _ => return self.source.lines(id, part),
         };
-        let at = self.texts.iter().position(|text| text == pointer);
+        let at = self.parts.iter().position(|known| known == part);
         match at.and_then(|at| self.body.values.get(at)) {
-            None | Some(JsonValue::Absent) => HeaderLines::One(None),
-            Some(JsonValue::Text(text)) => HeaderLines::One(Some(text)),
+            None | Some(JsonValue::Absent | JsonValue::Null) => HeaderLines::One(None),
+            Some(JsonValue::Text(text) | JsonValue::Literal(text)) => HeaderLines::One(Some(text)),
             Some(JsonValue::Unreadable) => HeaderLines::Unread,
         }
     }

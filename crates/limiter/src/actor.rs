@@ -9,6 +9,7 @@
 pub mod address;
 mod client_ip;
 mod cookie;
+mod fingerprint;
 mod forwarded;
 mod header;
 mod host;
@@ -24,6 +25,7 @@ mod request_json;
 mod segment;
 
 pub use cookie::Cookie;
+pub use fingerprint::Fingerprint;
 pub use header::Header;
 pub use host::Host;
 pub use jwt::Jwt;

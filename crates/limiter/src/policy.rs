@@ -60,7 +60,7 @@ use crate::cells::table::Hasher;
 use crate::matcher::tree::Tree;
 use crate::request::path::Readings;
 use crate::request::protocol::{Protocol, ProtocolParts};
-use crate::request::{Part, PartId, Parts, Request, Source};
+use crate::request::{JsonPart, Part, PartId, Parts, Request, Source};
 use diana_base::part;
 use diana_base::prng::mix;
 use diana_base::sort;
@@ -197,12 +197,12 @@ impl Policy {
         }))
     }
 
-    /// The JSON pointers of the parts of the request's body; none if no limit reads a body,
-    /// whatever actors and costs are defined.
-    pub fn body_pointers(&self) -> impl Iterator<Item = &str> {
+    /// The parts of the request's body; none if no limit reads a body, whatever actors and costs
+    /// are defined.
+    pub fn body_parts(&self) -> impl Iterator<Item = &JsonPart> {
         let is_read = self.limits.iter().any(|limit| limit.reads_body);
         self.parts.iter().filter_map(move |part| match part {
-            Part::RequestJson(pointer) if is_read => Some(&**pointer),
+            Part::RequestJson(part) if is_read => Some(part),
             _ => None,
         })
     }
@@ -298,7 +298,7 @@ impl Policy {
         };
         // A request may wait for the store of a global rule, or for its body.
         self.measures().any()
-            || self.body_pointers().next().is_some()
+            || self.body_parts().next().is_some()
             || self.rules.iter().any(|rule| {
                 rule.is_global || rule.reject_delay > Span::ZERO || rule.quotas.all().any(waits_or_holds)
             })

@@ -42,10 +42,20 @@ pub enum Part {
     /// ends with its headers. Absent if the size is unknown: of a chunked body, and of a request
     /// that becomes a tunnel, whatever it declares. That is one with `upgrade`, or `CONNECT`.
     BodySize,
-    /// The value at a JSON pointer (RFC 6901) in the request's body: text, a whole number in its
-    /// shortest decimal form, `true` or `false`. Absent if the body has nothing there, or `null`.
-    /// [`HeaderLines::Unread`] if the body or the value could not be read.
-    RequestJson(Box<str>),
+    /// A value in the request's body: text, a whole number in its shortest decimal form, `true` or
+    /// `false`. Absent if the body has nothing there, or `null`. [`HeaderLines::Unread`] if the body
+    /// or the value could not be read.
+    RequestJson(JsonPart),
+}
+
+/// Where a value in the request's body is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct JsonPart {
+    /// A JSON pointer (RFC 6901).
+    pub pointer: Box<str>,
+    /// Whether bytes that identify the value, which then may also be an object or a list, stand for
+    /// it. Equal values have equal bytes.
+    pub is_fingerprint: bool,
 }
 
 /// Reads the parts of one request: the host, or a test.
@@ -213,7 +223,17 @@ impl Part {
             && bytes.len() <= MAX_POINTER_BYTES
             && names <= MAX_NAMES
             && bytes.split(|byte| *byte == b'~').skip(1).all(is_escape);
-        is_pointer.then(|| Part::RequestJson(pointer.into()))
+        let part = || JsonPart { pointer: pointer.into(), is_fingerprint: false };
+        is_pointer.then(|| Part::RequestJson(part()))
+    }
+
+    /// What identifies the value at this JSON pointer of 1 to 64 names and at most 1,024 bytes.
+    #[must_use]
+    pub fn fingerprint(pointer: &str) -> Option<Part> {
+        let Part::RequestJson(part) = Part::request_json(pointer)? else {
+            return None;
+        };
+        Some(Part::RequestJson(JsonPart { is_fingerprint: true, ..part }))
     }
 
     /// The part in canonical text. Two parts have the same text only if they are equal.
@@ -225,7 +245,10 @@ impl Part {
             Part::Address => "address".into(),
             Part::BodySize => "body size".into(),
             Part::Header(name) => ["header ", &netstring(name)].concat(),
-            Part::RequestJson(pointer) => [REQUEST_JSON, &netstring(pointer)].concat(),
+            Part::RequestJson(part) => {
+                let kind = if part.is_fingerprint { "fingerprint " } else { "" };
+                [REQUEST_JSON, kind, &netstring(&part.pointer)].concat()
+            }
             Part::Property(path) => {
                 let steps: Vec<String> = path.iter().map(|step| netstring(step)).collect();
                 ["property ", &decimal(widened(steps.len())), " ", &steps.concat()].concat()

@@ -4,6 +4,7 @@
 //! Parsers disagree about doubtful documents, and a client may choose one that the filter reads
 //! otherwise than the backend. A document has values only if all parsers read the same ones.
 
+use crate::fingerprint::Fingerprint;
 use crate::meter::is_json;
 use crate::pointer::{Name, Pointers};
 use crate::syntax::{Event, Syntax};
@@ -26,8 +27,9 @@ use crate::syntax::{Event, Syntax};
 /// let mut values = JsonValues::new(&pointers);
 /// values.push(br#"{"mo\u0064el": "sm"#);
 /// values.push(br#"all", "n": 2e1, "messages": [{"model": 1}]}"#);
-/// let text = |text: &str| JsonValue::Text(text.as_bytes().into());
-/// assert_eq!(values.finish(), Some(vec![text("small"), text("20"), JsonValue::Absent]));
+/// let small = JsonValue::Text((*b"small").into());
+/// let twenty = JsonValue::Literal((*b"20").into());
+/// assert_eq!(values.finish(), Some(vec![small, twenty, JsonValue::Absent]));
 ///
 /// let mut values = JsonValues::new(&pointers);
 /// values.push(br#"{"model": "small", "Model": "large"}"#);
@@ -43,6 +45,10 @@ pub struct JsonValues {
     open: Vec<Open>,
     /// A bit for each pointer that leads to the current value, or to the value of the current key.
     hits: u64,
+    /// A bit for each pointer whose value is a fingerprint.
+    fingerprinted: u64,
+    /// The fingerprints of values that are open, the innermost one last.
+    fingerprints: Vec<OpenValue>,
     /// The key or text that is being read, if it is needed.
     text: Option<Text>,
     tail: Tail,
@@ -53,19 +59,27 @@ pub struct JsonValues {
 /// The value at a pointer.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum JsonValue {
-    /// There is nothing, or `null`: an object on the pointer's way lacks the key, a list is too
-    /// short, or `null` stands in their place.
+    /// There is nothing: an object on the pointer's way lacks the key, a list is too short, or
+    /// `null` stands in their place.
     #[default]
     Absent,
-    /// Text with its escapes decoded, a whole number from -2^53 to 2^53 in its shortest decimal
-    /// form, `true` or `false`.
+    /// `null`.
+    Null,
+    /// Text with its escapes decoded, or a fingerprint.
     Text(Box<[u8]>),
+    /// A whole number from -2^53 to 2^53 in its shortest decimal form, `true` or `false`.
+    Literal(Box<[u8]>),
     /// Another number, an object, a list, or text that is too long, or has NUL or half of a
     /// surrogate pair. Also if the pointer goes on at a scalar, or at a list in which its next name
     /// is no index: a backend may look for the value elsewhere, for example in each message of a
     /// batch.
     Unreadable,
 }
+
+/// What a fingerprint has at the end of a key or a text, and in place of what parsers read
+/// differently in a text.
+const TEXT_END: u8 = 0xff;
+const SPOILT: u8 = 0xfe;
 
 /// An open object or list.
 #[derive(Clone, Copy, Debug)]
@@ -76,6 +90,16 @@ struct Open {
     seen: u64,
     /// The index of the current element of a list.
     index: u32,
+}
+
+/// An open value that gets a fingerprint.
+#[derive(Clone, Copy, Debug)]
+struct OpenValue {
+    /// A bit for each pointer that ends here and is fingerprinted.
+    pointers: u64,
+    /// How many objects and lists were open before the value.
+    depth: usize,
+    fingerprint: Fingerprint,
 }
 
 /// Text as it arrives.
@@ -106,6 +130,30 @@ impl JsonValues {
     /// others lead to nothing.
     #[must_use]
     pub fn new(pointers: &Pointers) -> JsonValues {
+        JsonValues::fingerprinting(pointers, 0)
+    }
+
+    /// The same reader, for which the value at each pointer with a bit in `fingerprinted`, the
+    /// lowest for the first, is text of 8 bytes that identifies the value, which may be an
+    /// object, a list, text of any length or any number. White space, escapes and the spelling of
+    /// numbers make no difference, but the order of keys does. Clients can craft values with the
+    /// same fingerprint.
+    ///
+    /// ```
+    /// use diana_response_meter::{JsonValues, Pointers};
+    ///
+    /// let pointers = Pointers::parse(["/params"]).expect("a pointer");
+    /// let values = |document: &[u8]| {
+    ///     let mut values = JsonValues::fingerprinting(&pointers, 1);
+    ///     values.push(document);
+    ///     values.finish()
+    /// };
+    /// let search = values(br#"{"params": {"q": "a", "n": [1.5]}}"#);
+    /// assert_eq!(search, values(br#"{"id":2,"params":{"\u0071":"\u0061","n":[15e-1]}}"#));
+    /// assert_ne!(search, values(br#"{"params": {"q": "a", "n": [1.6]}}"#));
+    /// ```
+    #[must_use]
+    pub fn fingerprinting(pointers: &Pointers, fingerprinted: u64) -> JsonValues {
         debug_assert!(pointers.len() <= JsonValues::MAX_POINTERS, "each pointer is a bit");
         let all = u32::try_from(pointers.len()).ok().and_then(|count| 1_u64.checked_shl(count));
         JsonValues {
@@ -114,6 +162,8 @@ impl JsonValues {
             syntax: Syntax::START,
             open: Vec::new(),
             hits: all.map_or(u64::MAX, |bit| bit.wrapping_sub(1)),
+            fingerprinted,
+            fingerprints: Vec::new(),
             text: None,
             tail: Tail::default(),
             high: 0,
@@ -149,16 +199,20 @@ impl JsonValues {
                 Event::Close => {
                     self.open.pop();
                     self.hits = 0;
+                    self.note(b'}');
+                    self.end_fingerprint();
                 }
                 Event::Element => self.next_element(),
                 Event::Key => {
                     let is_needed = self.open.last().is_some_and(|open| open.hits != 0);
                     self.text = is_needed.then(Text::default);
+                    self.note(b'"');
                 }
                 Event::Run(run) => self.run(run),
                 Event::Unit(unit) => self.unit(unit),
                 Event::KeyEnd => {
                     if self.is_text_whole() {
+                        self.note(TEXT_END);
                         self.end_key();
                     }
                 }
@@ -169,11 +223,20 @@ impl JsonValues {
                             _ => JsonValue::Unreadable,
                         };
                         self.found(&value);
+                        self.note(TEXT_END);
+                        self.end_fingerprint();
                     }
                 }
-                Event::LiteralEnd => self.hits = 0,
+                Event::LiteralEnd => {
+                    self.hits = 0;
+                    self.end_fingerprint();
+                }
                 Event::NumberEnd(number) => {
-                    self.found(&number.whole().map_or(JsonValue::Unreadable, JsonValue::Text));
+                    self.found(&number.whole().map_or(JsonValue::Unreadable, JsonValue::Literal));
+                    for open in &mut self.fingerprints {
+                        open.fingerprint.number(&number);
+                    }
+                    self.end_fingerprint();
                 }
             }
         }
@@ -195,18 +258,56 @@ impl JsonValues {
     }
 
     fn begin_scalar(&mut self, byte: u8) {
-        let literal = |text: &'static [u8]| JsonValue::Text(text.into());
+        let literal = |text: &'static [u8]| JsonValue::Literal(text.into());
         match byte {
             b'"' => self.text = (self.ending() != 0).then(Text::default),
             b't' => self.set_scalar(&literal(b"true")),
             b'f' => self.set_scalar(&literal(b"false")),
+            b'n' => self.set(self.ending(), &JsonValue::Null),
             _ => {}
+        }
+        // `null` has no fingerprint of its own.
+        if byte != b'n' {
+            self.begin_fingerprint();
+        }
+        self.note(if matches!(byte, b'-' | b'0'..=b'9') { b'0' } else { byte });
+    }
+
+    /// The current value begins.
+    fn begin_fingerprint(&mut self) {
+        let pointers = self.ending() & self.fingerprinted;
+        if pointers != 0 {
+            let (depth, fingerprint) = (self.open.len(), Fingerprint::START);
+            self.fingerprints.push(OpenValue { pointers, depth, fingerprint });
+        }
+    }
+
+    /// The current value has ended.
+    #[inline(never)]
+    fn end_fingerprint(&mut self) {
+        let depth = self.open.len();
+        if let Some(ended) = self.fingerprints.pop_if(|open| open.depth == depth) {
+            self.set(ended.pointers, &JsonValue::Text(ended.fingerprint.bytes().into()));
+        }
+    }
+
+    /// Adds a token to the fingerprints of all open values. No token within a text is UTF-8.
+    #[inline(never)]
+    fn note(&mut self, token: u8) {
+        self.note_text(&[token]);
+    }
+
+    fn note_text(&mut self, text: &[u8]) {
+        for open in &mut self.fingerprints {
+            open.fingerprint.push(text);
         }
     }
 
     fn open(&mut self, is_object: bool) {
         let ending = self.ending();
         self.set(ending, &JsonValue::Unreadable);
+        self.begin_fingerprint();
+        self.note(if is_object { b'{' } else { b'[' });
         let hits = self.hits & !ending;
         self.open.push(Open { hits, seen: 0, index: 0 });
         self.hits = 0;
@@ -316,9 +417,11 @@ impl JsonValues {
         } else if let Some(text) = &mut self.text {
             text.is_unreadable = true;
         }
+        self.note(SPOILT);
     }
 
     fn append(&mut self, run: &[u8]) {
+        self.note_text(run);
         if let Some(Text { bytes, is_unreadable }) = &mut self.text {
             match bytes.len().saturating_add(run.len()) <= JsonValues::MAX_VALUE_BYTES {
                 true => bytes.extend_from_slice(run),

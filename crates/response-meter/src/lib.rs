@@ -31,6 +31,7 @@
 #![cfg_attr(test, allow(clippy::arithmetic_side_effects, clippy::string_slice, clippy::unreachable))]
 
 mod event_stream;
+mod fingerprint;
 mod json_numbers;
 mod json_values;
 mod key;

@@ -122,6 +122,25 @@ impl Number {
         is_whole.then(|| [sign.as_bytes(), whole.to_string().as_bytes()].concat().into())
     }
 
+    /// The sign, the first 19 digits without zeros at their end, and the exponent of ten: the same
+    /// for `1.50` and `15e-1`. Zero has no sign.
+    pub(crate) fn reduced(&self) -> (bool, u64, i64) {
+        let mut mantissa = self.mantissa;
+        if mantissa == 0 {
+            return (false, 0, 0);
+        }
+        let mut scale = self.scale.saturating_add(self.signed_exponent());
+        while mantissa.is_multiple_of(10) {
+            mantissa /= 10;
+            scale = scale.saturating_add(1);
+        }
+        (self.is_negative, mantissa, scale)
+    }
+
+    fn signed_exponent(&self) -> i64 {
+        if self.is_exponent_negative { self.exponent.saturating_neg() } else { self.exponent }
+    }
+
     /// The whole part of the number without its sign, and whether a fraction is left. `None` if the
     /// number is too large, or more has to follow.
     fn magnitude(&self) -> Option<(u64, bool)> {
@@ -132,8 +151,7 @@ impl Number {
         if whole == 0 {
             return Some((0, is_more));
         }
-        let exponent = if self.is_exponent_negative { self.exponent.saturating_neg() } else { self.exponent };
-        let mut scale = self.scale.saturating_add(exponent);
+        let mut scale = self.scale.saturating_add(self.signed_exponent());
         // A digit was left out only beyond `FITS`, so only a fraction loses its digits.
         while scale > 0 {
             whole = whole.checked_mul(10)?;

@@ -1,13 +1,12 @@
 //! Caches the texts of a worker's responses, for later decisions that show the same.
 
-use super::Refusal;
 use super::fields::ShownRule;
 use super::options::{Form, ResponseOptions};
 use super::problem::Problem;
+use super::{Refusal, RefusalForm};
 use diana_base::{narrowed, widened};
 use diana_limiter::decide::Decision;
 use diana_limiter::policy::{Policy, RuleId};
-use diana_limiter::request::protocol::Protocol;
 use std::borrow::Cow;
 use std::rc::Rc;
 
@@ -61,14 +60,14 @@ impl ResponseCache {
         options: &'a ResponseOptions,
         policy: &Policy,
         decision: &Decision,
-        protocol: Protocol,
+        form: impl Into<RefusalForm>,
         entropy: u32,
     ) -> Option<Refusal<'a>> {
         self.quota(options, policy, decision);
         let ResponseCache { shown, headers, bodies } = self;
         let quota = find(shown, headers, options.form).map_or(&[][..], |headers| headers);
         let quota = quota.iter().map(|(name, value)| (*name, Cow::from(&**value)));
-        options.refusal_with(policy, decision, protocol, entropy, quota, move |problem| {
+        options.refusal_with(policy, decision, &form.into(), entropy, quota, move |problem| {
             text(bodies, problem, policy, decision, options).as_bytes().into()
         })
     }

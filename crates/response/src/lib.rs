@@ -1,6 +1,6 @@
 //! What the client receives: the status, headers and body of a refusal, and the quota headers of
-//! any response. A response contains no bytes that a client sent, only names and text from the
-//! configuration, and numbers.
+//! any response. A response contains no bytes that a client sent but the `id` of a JSON-RPC request,
+//! only names and text from the configuration, and numbers.
 //!
 //! ```text
 //!   Decision ─┬─ passed ──► headers() ─► ratelimit-policy, ratelimit, x-ratelimit-…
@@ -13,6 +13,7 @@
 mod cache;
 mod fields;
 mod json;
+mod json_rpc;
 mod options;
 mod problem;
 mod protocol;
@@ -20,6 +21,7 @@ mod wait;
 
 pub use cache::{QuotaHeaders, ResponseCache};
 pub use json::json_string;
+pub use json_rpc::{Call, CallId, RefusalForm};
 pub use options::{ResponseOptions, ResponseOverride, RuleResponses, header_name, own_headers, percent_of};
 
 use diana_base::format::decimal;
@@ -41,7 +43,7 @@ pub struct Refusal<'a> {
     /// All headers except those of message framing. Names are lower case and unique; values are
     /// visible ASCII, space and tab.
     pub headers: Vec<(&'a str, Cow<'a, str>)>,
-    /// The body; empty for gRPC.
+    /// The body; empty for gRPC, and for a notification of JSON-RPC.
     pub body: Cow<'a, [u8]>,
     /// The gRPC status, for a host that turns the response into one of gRPC, because the host
     /// judged the request before another filter rewrote it. `None` if the response is no refusal.
@@ -61,13 +63,13 @@ impl ResponseOptions {
         &self,
         policy: &Policy,
         decision: &Decision,
-        protocol: Protocol,
+        form: impl Into<RefusalForm>,
         entropy: u32,
     ) -> Option<Refusal<'_>> {
         let headers = self.headers(policy, decision).into_iter();
         let headers = headers.map(|(name, value)| (name, value.into()));
         let body = |problem: Problem| problem.json(policy, self.violated(decision)).into_bytes().into();
-        self.refusal_with(policy, decision, protocol, entropy, headers, body)
+        self.refusal_with(policy, decision, &form.into(), entropy, headers, body)
     }
 
     /// [`ResponseOptions::refusal`] with these headers for the quota, and a function for the text
@@ -76,7 +78,7 @@ impl ResponseOptions {
         &'a self,
         policy: &Policy,
         decision: &Decision,
-        protocol: Protocol,
+        form: &RefusalForm,
         entropy: u32,
         quota: impl Iterator<Item = (&'a str, Cow<'a, str>)>,
         problem: impl FnOnce(Problem) -> Cow<'a, [u8]>,
@@ -84,6 +86,7 @@ impl ResponseOptions {
         let Outcome::Reject(reason) = decision.outcome else {
             return None;
         };
+        let protocol = form.protocol;
         let (status, grpc_status) = statuses(reason, self.status(reason));
         let mut headers: Headers = Vec::with_capacity(self.headers.len().saturating_add(8));
         let wait = wait::retry_after(reason, decision);
@@ -95,14 +98,20 @@ impl ResponseOptions {
         let is_hidden = self.hides_reason(reason);
         // Clients see the reason without the rule.
         let message = details.split(':').next().filter(|_| is_hidden).unwrap_or(&details);
-        let (content_type, body) = match (protocol::error(protocol, grpc_status, message), &self.body) {
-            (Some((content_type, body)), _) => (Some(content_type), body.into()),
-            (None, Body::Problem) => {
+        let protocol_error = protocol::error(protocol, grpc_status, message);
+        let (content_type, body) = match (protocol_error, form.call(), &self.body) {
+            (Some((content_type, body)), ..) => (Some(content_type), body.into()),
+            // An empty body has no type.
+            (None, Some(call), _) => {
+                let details = Problem::of(status, reason, decision, self);
+                let error = call.error(reason, &problem(details), details.title(), seconds);
+                ((!error.is_empty()).then_some(json_rpc::CONTENT_TYPE), error.into_bytes().into())
+            }
+            (None, None, Body::Problem) => {
                 let problem = problem(Problem::of(status, reason, decision, self));
                 (Some(problem::CONTENT_TYPE), problem)
             }
-            // An empty body has no type.
-            (None, Body::Text { content_type, text }) => {
+            (None, None, Body::Text { content_type, text }) => {
                 ((!text.is_empty()).then_some(&**content_type), text.as_bytes().into())
             }
         };
@@ -111,7 +120,7 @@ impl ResponseOptions {
             headers.push(("grpc-status", decimal(grpc_status.into()).into()));
             headers.push(("grpc-message", protocol::percent_encoded(message).into()));
         }
-        let status = protocol::status(protocol, status);
+        let status = form.status(status, self.json_rpc.and_then(|options| options.status));
         self.own_headers(reason, status, &mut headers);
         if protocol == Protocol::Grpc || self.form.has(Form::OPENAI) {
             let ms = wait.map(|wait| spread(wait.as_ms_ceil()));

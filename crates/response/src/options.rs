@@ -26,6 +26,8 @@ pub struct ResponseOptions {
     /// From 400 to 599.
     pub(super) status: u32,
     pub(super) body: Body,
+    /// Set if JSON-RPC requests are refused by errors of JSON-RPC.
+    pub(super) json_rpc: Option<JsonRpc>,
     /// Configured headers: lower-case names, unique, and none that another component writes.
     pub(super) headers: Vec<(Box<str>, Box<str>)>,
     /// The spread of `Retry-After`, in percent of the wait: 0 to 100.
@@ -34,6 +36,13 @@ pub struct ResponseOptions {
     /// By rule; empty if no rule has a response of its own.
     pub(super) rules: Vec<RuleResponses>,
     pub(super) deny: Option<ResponseOverride>,
+}
+
+/// How JSON-RPC requests are refused.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct JsonRpc {
+    /// The status of errors; `None`: that of the refusal.
+    pub(super) status: Option<u32>,
 }
 
 /// The body of a refusal.
@@ -83,6 +92,7 @@ impl Default for ResponseOptions {
         ResponseOptions {
             status: 429,
             body,
+            json_rpc: None,
             headers,
             jitter_percent: 20,
             form,
@@ -101,7 +111,7 @@ impl ResponseOptions {
     /// A hash of all options, whatever the order of headers and rules in the document.
     #[must_use]
     pub fn canonical_hash(&self, policy: &Policy) -> u64 {
-        let ResponseOptions { status, body, headers, jitter_percent, form, rules, deny } = self;
+        let ResponseOptions { status, body, json_rpc, headers, jitter_percent, form, rules, deny } = self;
         let hash = |response: Option<&ResponseOverride>| response.map(ResponseOverride::canonical_hash);
         let each = |((_, rule), own): ((_, &Rule), &RuleResponses)| {
             let RuleResponses { limit, missing, is_hidden } = own;
@@ -115,7 +125,16 @@ impl ResponseOptions {
         );
         let rules = Hasher::of_all(policy.rules().zip(rules).filter_map(each));
         let options = (status, body, Hasher::of_all(headers), jitter_percent, form.number());
-        Hasher::of(&(options, rules, hash(deny.as_ref())))
+        // Documents without `json_rpc` keep their hashes.
+        let json_rpc = json_rpc.map_or(0, |options| Hasher::of(&("json_rpc", options.status)));
+        Hasher::of(&(options, rules, hash(deny.as_ref()))) ^ json_rpc
+    }
+
+    /// Whether refusals depend on what JSON-RPC has in the request's body: `jsonrpc`, `method` and
+    /// `id`.
+    #[must_use]
+    pub fn reads_calls(&self) -> bool {
+        self.json_rpc.is_some()
     }
 
     /// Reads the values at `response` and at `headers`. A mistake is reported at its place and
@@ -135,6 +154,7 @@ impl ResponseOptions {
         if let Some(body) = body(fields.take("body"), fields.take("content_type")) {
             options.body = body;
         }
+        options.json_rpc = fields.take("json_rpc").and_then(|node| json_rpc(&node));
         if let Some(node) = fields.take("headers") {
             options.headers = own_headers(&node, reserved);
         }
@@ -177,6 +197,23 @@ fn form(node: &Node) -> Option<Form> {
     };
     node.fail(why);
     None
+}
+
+/// `true`, or an object with the status of errors.
+fn json_rpc(node: &Node) -> Option<JsonRpc> {
+    if let Value::Bool(is_on) = node.value() {
+        return is_on.then(JsonRpc::default);
+    }
+    let Value::Object(_) = node.value() else {
+        return node.expected("true or false, or an object such as `{status: 200}`");
+    };
+    let mut fields = node.fields()?;
+    let status = fields.take("status").and_then(|node| match node.value() {
+        Value::Whole(200) => Some(200),
+        _ => node.expected("200"),
+    });
+    fields.finish();
+    Some(JsonRpc { status })
 }
 
 fn body(body: Option<Node>, content_type: Option<Node>) -> Option<Body> {
@@ -258,7 +295,10 @@ impl ResponseOverride {
         let mut fields = node.fields()?;
         let status = fields.take("status").and_then(|node| node.whole(400..=599));
         let headers = fields.take("headers").map(|node| own_headers(&node, reserved)).unwrap_or_default();
-        fields.belong(&["body", "content_type", "jitter"], "to the `response` at the top, beside `limits`");
+        fields.belong(
+            &["body", "content_type", "jitter", "json_rpc"],
+            "to the `response` at the top, beside `limits`",
+        );
         fields.finish();
         let status = status.and_then(|status| u32::try_from(status).ok());
         Some(ResponseOverride { status, headers })
@@ -376,6 +416,7 @@ mod tests {
         let expected = ResponseOptions {
             status: 429,
             body: Body::Problem,
+            json_rpc: None,
             headers: vec![],
             jitter_percent: 20,
             form: Form::IETF,
@@ -423,6 +464,27 @@ mod tests {
         for (json, percent) in [("0", 0), (r#""0%""#, 0), (r#""5%""#, 5)] {
             let options = accept(&format!(r#"{{"response": {{"jitter": {json}}}}}"#));
             assert_eq!(options.jitter_percent, percent, "{json}");
+        }
+    }
+
+    #[test]
+    fn json_rpc_may_have_a_status() {
+        for (json, expected) in [
+            ("false", None),
+            ("true", Some(JsonRpc { status: None })),
+            ("{}", Some(JsonRpc { status: None })),
+            (r#"{"status": 200}"#, Some(JsonRpc { status: Some(200) })),
+        ] {
+            let options = accept(&format!(r#"{{"response": {{"json_rpc": {json}}}}}"#));
+            assert_eq!((options.json_rpc, options.reads_calls()), (expected, expected.is_some()), "{json}");
+        }
+        for (json, expected) in [
+            ("200", ": expected true or false, or an object such as `{status: 200}`, found `200`"),
+            (r#"{"status": 429}"#, ".status: expected 200, found `429`"),
+            (r#"{"code": 1}"#, ": unknown key `code`, expected status"),
+        ] {
+            let (_, mistakes) = compile(&format!(r#"{{"response": {{"json_rpc": {json}}}}}"#));
+            assert_eq!(mistakes, [format!("response.json_rpc{expected}")]);
         }
     }
 

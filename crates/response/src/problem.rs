@@ -96,6 +96,11 @@ impl Problem {
         Problem { status, kind, lacks_actor, is_denied, resets }
     }
 
+    /// The title; empty for a status that is rarely configured.
+    pub(super) fn title(self) -> &'static str {
+        self.kind.names(self.status).1
+    }
+
     /// The problem as JSON: `type`, `title`, `status`, `detail` if an actor is missing, `resets` if a
     /// period of the calendar refuses, and `violated-policies`. The last lists the names of the
     /// rules in `refusing`, in the order they were checked. The text ends with a newline for

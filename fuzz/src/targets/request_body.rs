@@ -34,8 +34,8 @@ pub fn run(bytes: &[u8]) {
 
 fn value(value: JsonValue) -> model::Value {
     match value {
-        JsonValue::Absent => Ok(None),
-        JsonValue::Text(text) => Ok(Some(text.into_vec())),
+        JsonValue::Absent | JsonValue::Null => Ok(None),
+        JsonValue::Text(text) | JsonValue::Literal(text) => Ok(Some(text.into_vec())),
         JsonValue::Unreadable => Err(()),
     }
 }

@@ -114,6 +114,7 @@ const KINDS: &[Kind] = &[
             "leave `penalty` out",
             "leave `plans` out",
             "leave `response` out",
+            "leave `scope` out",
         ],
         apply: |hint| {
             let (_, rest) = hint.why.split_once("leave ").unwrap();

@@ -396,3 +396,176 @@ fn nginx_refuses_parts_of_bodies() {
         "limits": [{"url": "/", "rules": [{"rpu": 1, "unit": "day"}]}]}"#;
     assert!(gateway.configure(idle));
 }
+
+#[test]
+fn a_call_that_repeats_itself_is_refused() {
+    const LOOPS: &str = r#"{"actors": {
+            "session": {"header": "mcp-session-id"},
+            "call": {"fingerprint": [{"request_json": "/params/name"}, {"request_json": "/params/arguments"}]}},
+        "limits": [{"url": "/mcp", "rules": [
+            {"name": "loops", "actor": ["session", "call"], "missing": "deny", "algo": "SW", "rpu": 3, "unit": "10m"}]}]}"#;
+    let gateway = Gateway::among(Clusters::of(&["a"]), 1, false);
+    assert!(gateway.configure(LOOPS));
+    let call = |session: &str, params: &str| {
+        let request = post(&gateway, "/mcp", &[JSON, ("mcp-session-id", session)]);
+        let body =
+            format!(r#"{{"jsonrpc": "2.0", "id": {request}, "method": "tools/call", "params": {params}}}"#);
+        body.as_bytes().chunks(7).for_each(|chunk| gateway.vms[0].frame(last(&gateway), chunk, false));
+        gateway.vms[0].frame(last(&gateway), b"", true);
+        gateway.fate(request)
+    };
+    let read = r#"{"name": "read", "arguments": {"path": "/a", "lines": [1, 2]}}"#;
+    let spelt =
+        r#"{"arguments":{"p\u0061th":"\/a","lines":[1.0,20e-1]},"name":"read","_meta":{"progressToken":1}}"#;
+    for params in [read, spelt, read] {
+        assert_eq!(call("a", params), Fate::Upstream, "{params}");
+    }
+    for params in [read, spelt] {
+        assert_eq!(call("a", params), Fate::Answered(429), "{params}");
+    }
+    // Another session, tool or argument, and none.
+    assert_eq!(call("b", read), Fate::Upstream);
+    for params in [
+        r#"{"name": "write", "arguments": {"path": "/a", "lines": [1, 2]}}"#,
+        r#"{"name": "read", "arguments": {"path": "/a", "lines": [1, 3]}}"#,
+        r#"{"name": "read", "arguments": {"lines": [1, 2], "path": "/a"}}"#,
+        r#"{"name": "read", "arguments": {}}"#,
+    ] {
+        assert_eq!(call("a", params), Fate::Upstream, "{params}");
+    }
+    let expected =
+        [true, true, true, false].map(|passes| if passes { Fate::Upstream } else { Fate::Answered(429) });
+    let bare = [r#"{"name": "list"}"#, r#"{"name":"list","arguments":null}"#];
+    assert_eq!([0, 1, 0, 1].map(|at| call("a", bare[at])), expected);
+    // Of a batch, a doubtful body and a call without both parts, the actor is missing.
+    for params in [r#"{"name": "a", "name": "b"}"#, "{}", "[]", r#""x""#, r#"{"name": "a", "Arguments": {}}"#]
+    {
+        assert_eq!(call("c", params), Fate::Answered(429), "{params}");
+    }
+    // Ten minutes later the loop may go on.
+    gateway.pass(1_200_000);
+    assert_eq!(call("a", read), Fate::Upstream);
+    gateway.end_all();
+    gateway.no_crash();
+}
+
+const CALLS: &str = r#"{"response": {"json_rpc": {"status": 200}, "jitter": 0}, "request_body": {"wait": "2s", "max": 1000},
+    "store": {"redis": {"cluster": "a", "secret": "sixteen letters!"}},
+    "limits": [
+        {"url": "/rpc", "rules": [{"name": "closed", "rpu": 0, "unit": "day"}]},
+        {"url": "/shadow", "rules": [{"name": "shadow", "rpu": 0, "unit": "day", "mode": "shadow"}]},
+        {"url": "/get", "methods": "GET", "rules": [{"name": "get", "rpu": 0, "unit": "day"}]},
+        {"url": "/late", "rules": [{"name": "late", "rpu": 0, "unit": "day", "reject_delay": "50ms"}]},
+        {"url": "/global", "rules": [{"name": "global", "rpu": 1, "unit": "day", "scope": "global"}]}]}"#;
+
+/// The status and the body of the response to a request with this body.
+fn refused(gateway: &Gateway, path: &str, body: &str) -> (Fate, String) {
+    sent(gateway, path, body.as_bytes(), 5);
+    gateway.pass(60);
+    let fate = gateway.fate(gateway.world.records.borrow().len() - 1);
+    let sent = gateway.world.sent.borrow();
+    (fate, sent.last().unwrap().1.clone())
+}
+
+#[test]
+fn a_json_rpc_request_is_refused_by_an_error() {
+    let gateway = Gateway::among(Clusters::of(&["a"]), 1, false);
+    assert!(gateway.configure(CALLS), "{:?}", gateway.world.log.borrow());
+    let error = |id: &str, rule: &str| {
+        let registry = "https://iana.org/assignments/http-problem-types#quota-exceeded";
+        format!(
+            r#"{{"jsonrpc":"2.0","error":{{"code":-32029,"message":"Quota Exceeded","data":{{"type":"{registry}","title":"Quota Exceeded","status":429,"violated-policies":["{rule}"]}}}},"id":{id}}}"#
+        )
+    };
+    let request = |members: &str| format!(r#"{{"jsonrpc": "2.0", "method": "m", {members}}}"#);
+    let long = |length: usize| "x".repeat(length);
+    for (id, expected) in [
+        ("7", "7"),
+        ("-0", "0"),
+        ("70e-1", "7"),
+        ("9007199254740992", "9007199254740992"),
+        ("9007199254740993", "null"),
+        ("1e400", "null"),
+        ("1.5", "null"),
+        ("true", "null"),
+        ("null", "null"),
+        ("{}", "null"),
+        (r#"["a"]"#, "null"),
+        (r#""""#, r#""""#),
+        (r#""\u0061\"},\\""#, r#""a\"},\\""#),
+        (r#""\n\u001f""#, r#""\n\u001f""#),
+        (r#""\u0000""#, "null"),
+        (r#""\ud800""#, "null"),
+        (&format!(r#""{}""#, long(64)), &format!(r#""{}""#, long(64))),
+        (&format!(r#""{}""#, long(65)), "null"),
+        (&format!(r#""{}""#, "é".repeat(33)), "null"),
+    ] {
+        let found = refused(&gateway, "/rpc", &request(&format!(r#""id": {id}"#)));
+        assert_eq!(found, (Fate::Answered(200), error(expected, "closed")), "{id}");
+    }
+    let nested = r#""params": {"id": 1, "method": 2, "jsonrpc": "1.0"}, "id": 3"#;
+    assert_eq!(refused(&gateway, "/rpc", &request(nested)).1, error("3", "closed"));
+    assert_eq!(refused(&gateway, "/late", &request(r#""id": 4"#)), (Fate::Answered(200), error("4", "late")));
+    // A notification gets no response.
+    for members in [r#""params": {"id": 1}"#, r#""params": []"#] {
+        let found = refused(&gateway, "/rpc", &request(members));
+        assert_eq!(found, (Fate::Answered(429), String::new()), "{members}");
+    }
+    // Anything else gets the usual one.
+    let deep = format!(r#"{{"jsonrpc": "2.0", "method": "m", "id": 1, "params": {}}}"#, "[".repeat(65));
+    for body in [
+        r#"{"method": "m", "id": 1}"#,
+        r#"{"jsonrpc": "1.0", "method": "m", "id": 1}"#,
+        r#"{"jsonrpc": 2.0, "method": "m", "id": 1}"#,
+        r#"{"jsonrpc": 2, "method": "m", "id": 1}"#,
+        r#"{"jsonrpc": "2.0", "id": 1}"#,
+        r#"{"jsonrpc": "2.0", "method": 5, "id": 1}"#,
+        r#"{"jsonrpc": "2.0", "result": {}, "id": 1}"#,
+        r#"[{"jsonrpc": "2.0", "method": "m", "id": 1}]"#,
+        r#"{"jsonrpc": "2.0", "method": "m", "id": 1, "id": 2}"#,
+        r#"{"jsonrpc": "2.0", "method": "m", "id": 1, "ID": 2}"#,
+        r#"{"jsonrpc": "2.0", "method": "m", "id": 1} 1"#,
+        r#"{"jsonrpc": "2.0", "method": "m", "id": 1"#,
+        &deep,
+        "1",
+    ] {
+        let (fate, text) = refused(&gateway, "/rpc", body);
+        assert!(fate == Fate::Answered(429) && text.starts_with(r#"{"type":"#), "{body}: {text}");
+    }
+    // A store is asked before the refusal, which knows the `id` still.
+    assert_eq!(sent(&gateway, "/global", request(r#""id": "g""#).as_bytes(), 9), Fate::Paused);
+    gateway.pass(20);
+    let (fate, text) = refused(&gateway, "/global", &request(r#""id": "g""#));
+    assert!(
+        fate == Fate::Answered(200)
+            && text.ends_with(r#""violated-policies":["global"],"retry_after":86400}},"id":"g"}"#),
+        "{text}"
+    );
+    gateway.end_all();
+    assert_eq!((gateway.kept_streams(), gateway.counter("diana.waiting_requests")), (0, 0));
+    gateway.no_crash();
+}
+
+#[test]
+fn only_what_may_be_refused_waits_for_json_rpc() {
+    let gateway = Gateway::among(Clusters::of(&["a"]), 1, false);
+    assert!(gateway.configure(CALLS));
+    let fate = |path: &str, headers: &[(&str, &str)]| gateway.fate(post(&gateway, path, headers));
+    assert_eq!(fate("/rpc", &[JSON]), Fate::Paused);
+    for path in ["/shadow", "/get", "/other"] {
+        assert_eq!(fate(path, &[JSON]), Fate::Upstream, "{path}");
+    }
+    assert_eq!(fate("/rpc", &[("content-type", "text/plain")]), Fate::Answered(429));
+    assert_eq!(gateway.fate(gateway.request(0, "/rpc", "ann")), Fate::Answered(429));
+    // Without the option, none waits.
+    assert!(gateway.configure(&CALLS.replace(r#""json_rpc": {"status": 200}, "#, "")));
+    assert_eq!(fate("/rpc", &[JSON]), Fate::Answered(429));
+    let nginx = Gateway::new(CasSemantics::Strict, 1, diana::Exports::All, false);
+    assert!(!nginx.configure(
+        r#"{"response": {"json_rpc": true}, "limits": [{"url": "/", "rules": [{"rpu": 1, "unit": "day"}]}]}"#
+    ));
+    assert_eq!(
+        nginx.world.logged("response.json_rpc: the filter does not read the bodies of requests in nginx"),
+        1
+    );
+}

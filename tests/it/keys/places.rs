@@ -36,6 +36,11 @@ pub fn places() -> Vec<Place> {
         place("actor", r#"{"limits": [], "actors": {"a": @}}"#, json!({"header": "x-a"})),
         place("actor_ip", r#"{"limits": [], "actors": {"a": {"ip": @}}}"#, json!({})),
         place(
+            "fingerprint",
+            r#"{"limits": [], "actors": {"a": {"fingerprint": [@]}}}"#,
+            json!({"request_json": "/params"}),
+        ),
+        place(
             "plan_members",
             r#"{"limits": [], "plan": @}"#,
             json!({"actor": "user", "members": {"gold": ["a"]}}),
@@ -46,6 +51,7 @@ pub fn places() -> Vec<Place> {
         place("deny_members", r#"{"limits": [], "deny": @}"#, json!({"members": [], "response": {}})),
         place("response", r#"{"limits": [], "response": @}"#, json!({})),
         place("response", r#"{"limits": [], "response": @}"#, json!({"body": "no"})),
+        place("json_rpc", r#"{"limits": [], "response": {"json_rpc": @}}"#, json!({})),
         place("own_response", &format!(r#"{{"limits": [{LIMIT}, "response": @}}]}}"#), json!({})),
         place("access_log", r#"{"limits": [], "access_log": @}"#, json!({})),
         place(

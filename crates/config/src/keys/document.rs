@@ -17,12 +17,14 @@ pub(super) const DEFINITIONS: &[Definition] = &[
         ]),
     },
     Definition { name: "actor_ip", shape: Shape::Object(&Object::new("actors.md#ip", &[PREFIXES])) },
+    Definition { name: "fingerprint", shape: Shape::Object(&FINGERPRINT) },
     Definition { name: "plan_first", shape: Shape::Object(&PLAN_FIRST) },
     Definition { name: "plan_members", shape: Shape::Object(&PLAN_MEMBERS) },
     Definition { name: "ip", shape: Shape::Object(&Object::new("actors.md#ip", &[HOPS, PREFIXES])) },
     Definition { name: "member", shape: Shape::Any(&[Shape::Text, Shape::Map(ONE_OR_ANY)]) },
     Definition { name: "deny_members", shape: Shape::Object(&DENY_MEMBERS) },
     Definition { name: "response", shape: Shape::Object(&RESPONSE) },
+    Definition { name: "json_rpc", shape: Shape::Object(&JSON_RPC) },
     Definition { name: "own_response", shape: Shape::Object(&OWN_RESPONSE) },
     Definition { name: "access_log", shape: Shape::Object(&ACCESS_LOG) },
     Definition { name: "request_body", shape: Shape::Object(&REQUEST_BODY) },
@@ -142,6 +144,12 @@ pub(super) const SOURCES: &[Key] = &[
     key("request_json", "The value at this JSON pointer in the request's body.", POINTER)
         .on("actors.md#parts-of-the-body"),
     key(
+        "fingerprint",
+        "What these values in the request's body are, of which each may be an object or a list.",
+        Shape::List(&Shape::Def("fingerprint"), 1, Some(8)),
+    )
+    .on("actors.md#fingerprints"),
+    key(
         "ip",
         "The client's address, shortened to a prefix.",
         Shape::Any(&[Shape::Def("actor_ip"), Shape::Only(true)]),
@@ -150,6 +158,11 @@ pub(super) const SOURCES: &[Key] = &[
     key("method", "The method.", NOTHING).on("actors.md#actors-and-ip"),
     key("host", "The host.", NOTHING).on("actors.md#actors-and-ip"),
 ];
+
+const FINGERPRINT: Object = Object::new(
+    "actors.md#fingerprints",
+    &[&[key("request_json", "The JSON pointer to a value in the request's body.", POINTER).required()]],
+);
 
 const JWT: Key =
     key("jwt", "A claim of the bearer token, dotted. The filter does not verify the token.", Shape::Text)
@@ -228,6 +241,13 @@ const RESPONSE: Object = Object::new(
         key("status", "The status of a refusal.", Shape::Whole(400, 599)).or_whole(429),
         key("body", "The body of a refusal; without it, problem details (RFC 9457).", Shape::Text),
         key("content_type", "The type of `body`.", Shape::Scalar).or("text/plain; charset=utf-8"),
+        key(
+            "json_rpc",
+            "`true`, or the status of errors: a JSON-RPC request is refused by an error of JSON-RPC.",
+            Shape::Any(&[Shape::Flag, Shape::Def("json_rpc")]),
+        )
+        .or_flag(false)
+        .on("responses.md#json-rpc"),
         key("headers", "Further headers of a refusal.", Shape::Map(&Shape::Scalar)),
         key(
             "jitter",
@@ -236,6 +256,11 @@ const RESPONSE: Object = Object::new(
         )
         .or("20%"),
     ]],
+);
+
+const JSON_RPC: Object = Object::new(
+    "responses.md#json-rpc",
+    &[&[key("status", "The status of errors. Without it: that of the refusal.", Shape::Whole(200, 200))]],
 );
 
 const OWN_RESPONSE: Object = Object::new(

@@ -7,8 +7,8 @@ use crate::plugin::{Plugin, Response};
 use crate::streams::NumberMap;
 use crate::timer_queue::Held;
 use diana_limiter::global::{CallResult, Completion, Waiter};
-use diana_limiter::request::protocol::Protocol;
 use diana_limiter::session::Session;
+use diana_response::RefusalForm;
 use std::mem::take;
 use std::rc::Rc;
 
@@ -37,7 +37,7 @@ impl<H: Host> Filter<H> {
         // An action on the wrong stream would be worse than waiting until the timeout.
         let is_reachable = self.host.set_effective_context(id).is_ok();
         let answered = own.into_iter().filter(|_| is_reachable).find_map(|completion| {
-            self.advance(id, |plugin, session, protocol| plugin.answer(session, &completion, protocol))
+            self.advance(id, |plugin, session, form| plugin.answer(session, &completion, form))
         });
         match answered {
             Some((plugin, response)) => {
@@ -49,7 +49,7 @@ impl<H: Host> Filter<H> {
     }
 
     fn give_up_now(&self, id: u32) -> Action {
-        match self.advance(id, |plugin, session, protocol| plugin.give_up(session, protocol, false)) {
+        match self.advance(id, |plugin, session, form| plugin.give_up(session, form, false)) {
             Some((plugin, response)) => self.carry_out_now(id, &plugin, response),
             None => Action::Continue,
         }
@@ -69,7 +69,7 @@ impl<H: Host> Filter<H> {
         let is_reachable = self.host.set_effective_context(id).is_ok();
         if is_reachable
             && let Some((plugin, response)) =
-                self.advance(id, |plugin, session, protocol| plugin.give_up(session, protocol, true))
+                self.advance(id, |plugin, session, form| plugin.give_up(session, form, true))
         {
             self.resume_with(id, &plugin, response);
             // Sends refunds of other global stores' charges. This configuration may have no other
@@ -136,7 +136,7 @@ impl<H: Host> Filter<H> {
             let id = plugin.querying.with(|queries| queries.get(ticket).copied()).flatten();
             let id = id.filter(|id| self.host.set_effective_context(*id).is_ok())?;
             let (plugin, response) =
-                self.advance(id, |plugin, session, protocol| plugin.answer(session, &completion, protocol))?;
+                self.advance(id, |plugin, session, form| plugin.answer(session, &completion, form))?;
             plugin.timer_queue.with(|queue| queue.remove(id));
             Some((id, plugin, response))
         };
@@ -148,11 +148,11 @@ impl<H: Host> Filter<H> {
     fn advance(
         &self,
         id: u32,
-        step: impl FnOnce(&Plugin<H>, &mut Session, Protocol) -> Option<Response<H>>,
+        step: impl FnOnce(&Plugin<H>, &mut Session, &RefusalForm) -> Option<Response<H>>,
     ) -> Option<(Rc<Plugin<H>>, Response<H>)> {
         let advance = |streams: &mut NumberMap<Box<Stream<H>>>| {
             let stream = streams.get_mut(id)?;
-            let mut response = step(&stream.plugin, &mut stream.session, stream.protocol)?;
+            let mut response = step(&stream.plugin, &mut stream.session, &stream.form)?;
             stream.headers = take(&mut response.headers);
             Some((Rc::clone(&stream.plugin), response))
         };

@@ -5,8 +5,8 @@ use crate::Host;
 use crate::plugin::{Decided, Plugin};
 use crate::timer_queue::Held;
 use diana_limiter::decide::Outcome;
-use diana_limiter::request::protocol::Protocol;
 use diana_limiter::session::Session;
+use diana_response::RefusalForm;
 use std::mem::take;
 use std::rc::Rc;
 
@@ -27,7 +27,7 @@ impl<H: Host> Filter<H> {
             headers: None,
             is_waiting: true,
             is_complete: false,
-            protocol: Protocol::default(),
+            form: RefusalForm::default(),
             refusal: None,
             refusal_number: 0,
             metering: None,
@@ -51,13 +51,13 @@ impl<H: Host> Filter<H> {
         };
         plugin.timer_queue.with(|queue| queue.remove(id));
         let decided = plugin.decide(false, body.as_ref());
-        let Some(Decided { session, mut response, protocol }) = decided else {
+        let Some(Decided { session, mut response, form }) = decided else {
             self.set_waiting(id, false);
             return Action::Continue;
         };
         self.streams.with(|streams| {
             if let Some(stream) = streams.get_mut(id) {
-                (stream.session, stream.protocol) = (session, protocol);
+                (stream.session, stream.form) = (session, form);
                 stream.headers = take(&mut response.headers);
             }
         });

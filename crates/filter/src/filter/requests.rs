@@ -44,7 +44,7 @@ impl<H: Host> Filter<H> {
         }
         // A request that ends with its headers has no body.
         let body = ends.then(ReadBody::default);
-        let Some(Decided { session, mut response, protocol }) = plugin.decide(ends, body.as_ref()) else {
+        let Some(Decided { session, mut response, form }) = plugin.decide(ends, body.as_ref()) else {
             return Action::Continue;
         };
         let (headers, is_waiting) = (take(&mut response.headers), response.is_held());
@@ -61,7 +61,7 @@ impl<H: Host> Filter<H> {
                 headers,
                 is_waiting,
                 is_complete,
-                protocol,
+                form,
                 refusal,
                 refusal_number,
                 metering,

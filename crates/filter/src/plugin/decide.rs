@@ -8,6 +8,7 @@ use diana_limiter::decide::Outcome;
 use diana_limiter::request::Source;
 use diana_limiter::request::protocol::Protocol;
 use diana_limiter::session::Session;
+use diana_response::RefusalForm;
 use log::warn;
 use std::cell::OnceCell;
 
@@ -42,11 +43,14 @@ impl<H: Host> Plugin<H> {
                 outcome = session.refuse(worker, || self.now()).outcome;
             }
             let asks_stores = matches!(outcome, Outcome::Query(_));
-            let protocol = || policy.protocol(&request);
-            let response = self.respond(worker, protocol);
+            let form = || {
+                let call = self.body.as_ref().zip(body).and_then(|(parts, values)| parts.call(values));
+                RefusalForm { protocol: policy.protocol(&request), call }
+            };
+            let response = self.respond(worker, form);
             self.note_actors(worker);
-            let protocol = if asks_stores { protocol() } else { Protocol::default() };
-            Decided { session, response, protocol }
+            let form = if asks_stores { form() } else { RefusalForm::default() };
+            Decided { session, response, form }
         })?;
         self.show_limits();
         self.wake_if_needed();
@@ -92,7 +96,7 @@ impl<H: Host> Plugin<H> {
             let read = reads.then_some(&request);
             _ = Session::fail(worker, read, || self.now());
             let protocol = || if reads { policy.protocol(&request) } else { Protocol::default() };
-            self.respond(worker, protocol)
+            self.respond(worker, || protocol().into())
         })
     }
 

@@ -3,16 +3,15 @@
 use crate::Host;
 use diana_base::time::Time;
 use diana_limiter::decide::Outcome;
-use diana_limiter::request::protocol::Protocol;
 use diana_limiter::session::Session;
-use diana_response::QuotaHeaders;
+use diana_response::{QuotaHeaders, RefusalForm};
 
 /// A request about which a plugin has decided.
 pub(crate) struct Decided<H: Host> {
     pub(crate) session: Session,
     pub(crate) response: Response<H>,
-    /// The client's protocol; read only if the request waits for global stores.
-    pub(crate) protocol: Protocol,
+    /// How the client expects a refusal; read only if the request waits for global stores.
+    pub(crate) form: RefusalForm,
 }
 
 /// The outcome of a decision, and what the client sees of the decision.

@@ -7,8 +7,8 @@ use diana_base::time::Time;
 use diana_limiter::cells::store::Fault;
 use diana_limiter::decide::Outcome;
 use diana_limiter::global::{CallResult, Completion, Message};
-use diana_limiter::request::protocol::Protocol;
 use diana_limiter::session::{Session, Worker};
+use diana_response::RefusalForm;
 use log::{info, warn};
 
 /// A call in flight: the host's number and the worker's number.
@@ -71,7 +71,7 @@ impl<H: Host> Plugin<H> {
         &self,
         session: &mut Session,
         completion: &Completion,
-        protocol: Protocol,
+        form: &RefusalForm,
     ) -> Option<Response<H>> {
         if session.is_question() {
             return self.answer_question(session, completion.replies.as_deref());
@@ -80,7 +80,7 @@ impl<H: Host> Plugin<H> {
         let advance = |worker: &mut Worker<_>| {
             session.answer(worker, completion, || self.now())?;
             self.forget(ticket);
-            let response = self.respond(worker, || protocol);
+            let response = self.respond(worker, || form.clone());
             self.note_actors(worker);
             Some(response)
         };
@@ -92,7 +92,7 @@ impl<H: Host> Plugin<H> {
     pub(crate) fn give_up(
         &self,
         session: &mut Session,
-        protocol: Protocol,
+        form: &RefusalForm,
         was_held: bool,
     ) -> Option<Response<H>> {
         if session.is_question() {
@@ -105,7 +105,7 @@ impl<H: Host> Plugin<H> {
             if matches!(decision.outcome, Outcome::Delay(_)) && is_full() {
                 _ = session.refuse(worker, || self.now());
             }
-            let response = self.respond(worker, || protocol);
+            let response = self.respond(worker, || form.clone());
             self.note_actors(worker);
             Some(response)
         };

@@ -28,10 +28,9 @@ use diana_limiter::decide::{Outcome, Reason};
 use diana_limiter::global::{RuleReply, StoreChange};
 use diana_limiter::inspect::{ActorCount, Grant, Question, Target, rule_named};
 use diana_limiter::policy::Rule;
-use diana_limiter::request::protocol::Protocol;
 use diana_limiter::request::{Request, syntax};
 use diana_limiter::session::Session;
-use diana_response::{Refusal, json_string};
+use diana_response::{Refusal, RefusalForm, json_string};
 use log::info;
 use std::borrow::Cow;
 use std::fmt;
@@ -142,14 +141,14 @@ impl<H: Host> Plugin<H> {
             Reply::Now(answer) => Decided {
                 session: Session::default(),
                 response: self.reply(answer),
-                protocol: Protocol::default(),
+                form: RefusalForm::default(),
             },
             Reply::Later(session) => {
                 let ticket = session.ticket();
                 debug_assert!(ticket.is_some(), "a question without a store");
                 let outcome = Outcome::Query(ticket.unwrap_or_default());
                 let response = Response { outcome, headers: None, rejection: None };
-                Decided { session: *session, response, protocol: Protocol::default() }
+                Decided { session: *session, response, form: RefusalForm::default() }
             }
         })
     }

@@ -6,18 +6,17 @@ use crate::access_log;
 use diana_base::time::Span;
 use diana_config::Configuration;
 use diana_limiter::decide::{Decision, Outcome};
-use diana_limiter::request::protocol::Protocol;
 use diana_limiter::session::Worker;
-use diana_response::ResponseCache;
+use diana_response::{RefusalForm, ResponseCache};
 use log::debug;
 
 impl<H: Host> Plugin<H> {
-    /// The response that follows from the worker's last decision. `protocol` is called for refusals
+    /// The response that follows from the worker's last decision. `form` is called for refusals
     /// only.
     pub(super) fn respond(
         &self,
         worker: &Worker<CellStore<H>>,
-        protocol: impl Fn() -> Protocol,
+        form: impl Fn() -> RefusalForm,
     ) -> Response<H> {
         let Configuration { policy, response, near_limit, .. } = &self.configuration;
         let decision = worker.decision();
@@ -33,7 +32,7 @@ impl<H: Host> Plugin<H> {
             let over = self.mark(decision);
             access_log::set_attributes(self.host, &self.configuration, worker, &over);
             match outcome {
-                Outcome::Reject(_) => rejection = self.reject(decision, protocol()),
+                Outcome::Reject(_) => rejection = self.reject(decision, form()),
                 _ => {
                     headers = self.responses.with(|cache| cache.headers(response, policy, decision)).flatten()
                 }
@@ -61,10 +60,10 @@ impl<H: Host> Plugin<H> {
 
     /// The refusal, which is sent at once, or after a delay if there is room to hold the refusal.
     #[inline(never)]
-    fn reject(&self, decision: &Decision, protocol: Protocol) -> Option<Box<Rejection<H>>> {
+    fn reject(&self, decision: &Decision, form: RefusalForm) -> Option<Box<Rejection<H>>> {
         let Configuration { policy, response, .. } = &self.configuration;
         let prepare = |cache: &mut ResponseCache| {
-            let refusal = cache.refusal(response, policy, decision, protocol, self.entropy())?;
+            let refusal = cache.refusal(response, policy, decision, form, self.entropy())?;
             debug!("{}", refusal.details);
             Some(Box::new(Rejection { reply: self.host.local_reply(self.kind, refusal), send_at: None }))
         };

@@ -35,8 +35,8 @@ impl Draft {
     /// Compiles the policy.
     #[inline]
     pub fn build(self) -> Policy {
-        let Draft { mut parts, ip, address, limits, lists, enforce, plan, max_actors, takes_grants, store } =
-            self;
+        let Draft { mut parts, ip, address, limits, lists, enforce, plan, max_actors, .. } = self;
+        let Draft { takes_grants, refuses_by_body, store, .. } = self;
         // Equally specific limits keep the order of the document.
         let mut placed: Vec<(usize, LimitDraft)> = limits.into_iter().enumerate().collect();
         let specificity = |limit: &LimitDraft| limit.patterns.last().map(|most| limit.specificity(most));
@@ -88,7 +88,7 @@ impl Draft {
                 let names = rule.names(&canonical_form, plan.as_ref(), cost);
                 (rule, names)
             };
-            let reads_body = limit.reads_body(&parts);
+            let reads_body = limit.reads_body(&parts) || refuses_by_body && limit.may_refuse();
             let rules = limit.rules.into_iter().map(named).collect();
             let (groups, global_groups) = builder.groups(&canonical_form, rules);
             let LimitDraft { conditions, exclusive, high_priority, .. } = limit;

@@ -76,6 +76,8 @@ pub struct Draft {
     pub max_actors: u64,
     /// Whether operators may give actors grants, so that the states of local rules need room.
     pub takes_grants: bool,
+    /// Whether the response to a refused request depends on its body.
+    pub refuses_by_body: bool,
     /// Set if a rule is global.
     pub store: Option<StoreDraft>,
 }
@@ -96,6 +98,7 @@ impl Default for Draft {
             plan: None,
             max_actors: 10_000,
             takes_grants: false,
+            refuses_by_body: false,
             store: None,
         }
     }
@@ -150,6 +153,11 @@ impl LimitDraft {
             reads |= rule.cost.reads_body(parts) || rule.actors.iter().any(NamedActor::reads_body);
         }
         reads
+    }
+
+    /// Whether a rule is enforced for any actor.
+    pub(crate) fn may_refuse(&self) -> bool {
+        self.rules.iter().any(|rule| rule.enforce != Enforce::NOBODY)
     }
 
     /// The canonical text of the url patterns and the conditions.

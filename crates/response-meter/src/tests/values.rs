@@ -14,8 +14,8 @@ fn read(document: &[u8], pointers: &[&str], sizes: &[usize]) -> Values {
     chunks(document, sizes).into_iter().for_each(|chunk| values.push(chunk));
     let is_failed = values.is_failed();
     let value = |value| match value {
-        JsonValue::Absent => Ok(None),
-        JsonValue::Text(text) => Ok(Some(text.into_vec())),
+        JsonValue::Absent | JsonValue::Null => Ok(None),
+        JsonValue::Text(text) | JsonValue::Literal(text) => Ok(Some(text.into_vec())),
         JsonValue::Unreadable => Err(()),
     };
     let found = values.finish();
@@ -213,6 +213,88 @@ fn values_are_the_same_whatever_the_chunks() {
     }
 }
 
+/// The fingerprint of the value at `/a`, and whether it has one; `None` if the document is
+/// unreadable.
+fn fingerprint(document: &[u8], sizes: &[usize]) -> Option<JsonValue> {
+    let pointers = Pointers::parse(["/a/b", "/a", "/a"]).unwrap();
+    let mut values = JsonValues::fingerprinting(&pointers, 0b010);
+    chunks(document, sizes).into_iter().for_each(|chunk| values.push(chunk));
+    Some(values.finish()?.remove(1))
+}
+
+#[test]
+fn equal_values_have_equal_fingerprints() {
+    let of = |value: &str| fingerprint(format!(r#"{{"x":[1],"a":{value}}}"#).as_bytes(), &[usize::MAX]);
+    let mut known = Vec::new();
+    for same in [
+        &[r#"{"b":"x","c":[1,2,{}]}"#, " { \"b\" :\"\\u0078\",\n\"\\u0063\": [1.0 ,20e-1, { } ] } "][..],
+        &[r#"{"c":[1,2,{}],"b":"x"}"#],
+        &[r#"{"b":"x","c":[1,2],"d":{}}"#],
+        &[r#"{"b":"x","c":["1",2,{}]}"#],
+        &[r#"{"b":"x","c":[1,2,{}],"d":null}"#],
+        &[r#"{"b":"x","c":1,"c":1}"#],
+        &["{}"],
+        &["[]"],
+        &["[[]]"],
+        &["[[],[]]"],
+        &["[{},[]]"],
+        &[r#""""#],
+        &[r#"[""]"#],
+        &[r#"["",""]"#],
+        &[r#"["\",\""]"#],
+        &["true"],
+        &[r#""true""#],
+        &["[true]"],
+        &["[null]"],
+        &["false"],
+        &["0", "-0", "0.000", "0e9"],
+        &["1", "1.0", "10e-1", "0.01E+2"],
+        &["-1", "-10.00e-1"],
+        &["1.5", "15e-1", "1.50"],
+        &["15"],
+        &["1e400", "10e399"],
+        &["1e401"],
+        &["9223372036854775807"],
+        &["9223372036854775806"],
+        &["[1,2]"],
+        &["[12]"],
+        &[r#""\ud83d\ude00/""#, r#""😀\/""#],
+        &[r#""\ud83d""#, r#""\u0000""#],
+    ] {
+        let first = of(same[0]);
+        assert!(matches!(&first, Some(JsonValue::Text(bytes)) if bytes.len() == 8), "{}", same[0]);
+        same.iter().for_each(|other| assert_eq!(of(other), first, "{other}"));
+        assert!(!known.contains(&first), "{}", same[0]);
+        known.push(first);
+    }
+    assert_eq!(fingerprint(br#"{"a":null}"#, &[1]), Some(JsonValue::Null));
+    assert_eq!(fingerprint(br#"{"a":1,"a":1}"#, &[1]), None);
+    assert_eq!(fingerprint(b"{}", &[1]), Some(JsonValue::Absent));
+    assert_eq!(fingerprint(b"[{\"a\":1}]", &[1]), Some(JsonValue::Unreadable));
+    // Text of any length, and values within values.
+    let long = |end: &str| of(&format!(r#""{}{end}""#, "x".repeat(5_000)));
+    assert_ne!(long("a"), long("b"));
+    let pointers = Pointers::parse(["/a/b", "/a", "/a", "/a/b"]).unwrap();
+    let mut values = JsonValues::fingerprinting(&pointers, 0b0101);
+    values.push(br#"{"a":{"b":7}}"#);
+    let found = values.finish().unwrap();
+    assert_eq!(Some(&found[0]), of("7").as_ref());
+    assert_eq!(Some(&found[2]), of(r#"{"b":7}"#).as_ref());
+    assert_eq!(found[1], JsonValue::Unreadable);
+    assert_eq!(found[3], JsonValue::Literal((*b"7").into()));
+}
+
+#[test]
+fn a_fingerprint_is_the_same_whatever_the_chunks() {
+    let document =
+        r#"{"a":{"c":"\u0073m\u00e4llü\ud83d\ude00","d":[1,{"d":-1.20e1}],"e":"é\ud800"}}"#.as_bytes();
+    let whole = fingerprint(document, &[usize::MAX]);
+    for_every_cut(document, |prefix, sizes| {
+        let expected = whole.clone().filter(|_| prefix.len() == document.len());
+        assert_eq!(fingerprint(prefix, sizes), expected);
+    });
+}
+
 #[test]
 fn the_headers_say_whether_a_body_can_be_read() {
     for (content_type, encoding, expected) in [
@@ -247,6 +329,21 @@ proptest! {
         let pointers = [&*pointer, "/a", "/a/b", "/0", "/1/usage"];
         let document = document.as_bytes();
         prop_assert_eq!(read(document, &pointers, &sizes), values_in(document, &pointers));
+    }
+
+    #[test]
+    fn a_fingerprint_is_that_of_the_same_value_spelt_anew((document, _) in with_pointer()) {
+        let wrapped = format!(r#"{{"x":{document}}}"#);
+        let pointers = Pointers::parse(["/x"]).unwrap();
+        let of = |document: &str| {
+            let mut values = JsonValues::fingerprinting(&pointers, 1);
+            values.push(document.as_bytes());
+            values.finish()
+        };
+        let spaced: String = wrapped.replace(r#"":"#, "\" \n:\t ");
+        if serde_json::from_str::<serde_json::Value>(&wrapped).ok() == serde_json::from_str(&spaced).ok() {
+            prop_assert_eq!(of(&wrapped), of(&spaced));
+        }
     }
 
     #[test]
