@@ -44,8 +44,7 @@ impl<'a> Costs<'a> {
         let is_open = is_open && node.is_none();
         let named = node.and_then(|node| node.entries()).unwrap_or_default();
         for (name, node) in &named {
-            let is_name = is_name(name) && name.starts_with(|first: char| first.is_ascii_lowercase());
-            if !is_name || word(name).is_some() {
+            if !is_cost_name(name) {
                 node.fail([&quoted(name), NO_NAME].concat());
             }
         }
@@ -85,7 +84,8 @@ impl<'a> Costs<'a> {
         }
         if !self.is_open {
             let mut known = WORDS.to_vec();
-            known.extend(self.named.iter().map(|(name, _)| *name));
+            // Names that are reported as wrong are not proposed.
+            known.extend(self.named.iter().map(|(name, _)| *name).filter(|name| is_cost_name(name)));
             let hint = match node.meant(name, &known) {
                 Some(near) => ["did you mean `", near, "`?"].concat(),
                 None => ["expected ", &one_of(&known)].concat(),
@@ -107,6 +107,10 @@ impl<'a> Costs<'a> {
         }
         warnings
     }
+}
+
+fn is_cost_name(name: &str) -> bool {
+    is_name(name) && name.starts_with(|first: char| first.is_ascii_lowercase()) && word(name).is_none()
 }
 
 /// The index in [`WORDS`] of the word that a text spells.
