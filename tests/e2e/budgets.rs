@@ -77,7 +77,8 @@ fn upstream() -> Upstream {
 fn client(gateway: &Gateway, charge: &str, client: usize, seen: &Mutex<Vec<Seen>>) {
     for round in 0..EACH {
         let at = (client * EACH + round) as u64;
-        let (cost, is_cut) = (200 + at * 37 % 800 + if at % 29 == 0 { 4_000 } else { 0 }, at % 10 == 3);
+        let (cost, is_cut) =
+            (200 + at * 37 % 800 + if at.is_multiple_of(29) { 4_000 } else { 0 }, at % 10 == 3);
         let cut = if is_cut { "/cut" } else { "" };
         let body = format!(r#"{{"max_tokens": {STATED}, "text": "{}"}}"#, "y".repeat(100));
         let head = format!(
