@@ -1,13 +1,13 @@
-//! Budgets of units that are known when a request ends, on a virtual clock: many streams at once,
-//! of which some are cut, workers and gateways that die, and gateways that count in one Redis. The
-//! bound is checked at each admission:
+//! Simulates budgets whose costs are known only when a request ends, on a virtual clock: many
+//! streams at once, some of them cut, workers and gateways that die, and gateways that count in one
+//! Redis. The bound is checked at each admission:
 //!
 //! ```text
 //!   costs of ended requests + charges of requests in flight  ≤  the quota
 //! ```
 //!
-//! so what all of them cost in the end exceeds the quota by at most what those in flight then cost
-//! beyond their charges. A request whose worker died counts as in flight for ever.
+//! Therefore the final costs exceed the quota by at most what those in flight at the last admission
+//! cost beyond their charges. A request whose worker died counts as in flight for ever.
 
 use crate::ledger::Violation;
 use crate::random::Random;
@@ -32,19 +32,19 @@ const START: u64 = 1_795_392_000 * SECOND;
 
 /// The largest maximum that a request states.
 const MAX_OUTPUT: u64 = 32_000;
-/// What a response without the number costs, and what is learned at first.
+/// What a response without the number costs, and where learning starts.
 const DEFAULT: u64 = 500;
 
 /// How requests are charged on arrival.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Charge {
-    /// Nothing, as limiters do that only settle.
+    /// Nothing, as in limiters that only settle.
     Nothing,
-    /// The stated maximum, as limiters do that reserve the worst case.
+    /// The stated maximum, as in limiters that reserve the worst case.
     Stated,
-    /// The length of the input and the stated maximum, or what is learned without one.
+    /// The length of the input and the stated maximum, or without one the learned value.
     StatedOrLearned,
-    /// The length of the input and what is learned, at most the stated maximum.
+    /// The length of the input and the learned value, at most the stated maximum.
     Learned,
 }
 
@@ -66,11 +66,11 @@ pub struct Budget {
     /// The most streams at once.
     pub streams: u64,
     pub requests: u64,
-    /// Of a thousand streams, so many are cut.
+    /// How many streams in a thousand are cut.
     pub cut: u64,
-    /// Of a thousand arrivals, before so many a worker or a gateway dies.
+    /// Before how many arrivals in a thousand a worker or a gateway dies.
     pub deaths: u64,
-    /// Of a thousand requests, so many state a maximum.
+    /// How many requests in a thousand state a maximum.
     pub stated: u64,
     /// Whether requests keep to the maximum that they state.
     pub is_true: bool,
@@ -105,7 +105,7 @@ impl Budget {
         }
     }
 
-    /// One gateway under so many streams, of which a tenth is cut. Half of the requests state the
+    /// One gateway under this many streams, a tenth of them cut. Half of the requests state the
     /// largest maximum.
     pub fn compare(seed: u64, streams: u64, charge: Charge) -> Budget {
         Budget {
@@ -334,7 +334,7 @@ impl World {
     fn arrive(&mut self, number: u64) -> Result<(), Violation> {
         let Budget { stated, is_true, cut, actors, .. } = self.budget;
         let random = &mut self.random;
-        // Few responses are long, as those of language models.
+        // Few responses are long, as with language models.
         let mut used = 20 + random.exponential(400).min(MAX_OUTPUT - 20);
         if random.happens(20) {
             used = random.within(2_000, 8_000);
@@ -528,8 +528,8 @@ impl World {
 /// The streams at once that are compared.
 pub const STREAMS: [u64; 4] = [4, 16, 64, 256];
 
-/// The means of so many runs: what is used in % of the quota, and the requests that are refused in
-/// error in % of all.
+/// The means of `runs` runs: what is used in % of the quota, and refusals in error in % of all
+/// requests.
 pub fn compare(streams: u64, charge: Charge, runs: u64) -> Result<(f64, f64), Violation> {
     let (mut over, mut in_error, mut all) = (0, 0, 0);
     for seed in 0..runs {

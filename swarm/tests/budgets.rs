@@ -1,4 +1,4 @@
-//! A short run of budgets, and mutants of the script that its checks must find. `cargo xtask swarm
+//! A short run of budgets, and mutants of the script that the checks must find. `cargo xtask swarm
 //! --budgets --seeds 10000` is the long run.
 
 use swarm::budgets::{Budget, CHARGES, Charge, compare, run, run_with};

@@ -1,5 +1,5 @@
-//! Budgets of units that are known when a response ends, under many streams at once of which a
-//! tenth is cut: what is spent beyond the budget, and what is refused although it would have fit.
+//! Budgets whose costs are known only when a response ends, under many streams at once, a tenth of
+//! them cut: what is spent beyond the budget, and what is refused although it would have fit.
 
 use gateway::{Config, Ending, Gateway, Received, Reply, Upstream, wait_until};
 use serde_json::{Value, json};
@@ -15,7 +15,7 @@ const STREAMS: usize = 64;
 const EACH: usize = 6;
 const STATED: u64 = 8_000;
 
-/// What is charged on arrival: the path, the estimate, and whether no request costs more.
+/// The ways to charge on arrival: the path, the estimate, and whether no request costs more.
 fn charges() -> [(&'static str, Value, bool); 3] {
     let input = json!({"request_bytes": true, "per": 4});
     [
@@ -73,7 +73,7 @@ fn upstream() -> Upstream {
     .unwrap()
 }
 
-/// One client, whose requests use about 600, and few of them much more.
+/// One client, whose requests use about 600, a few much more.
 fn client(gateway: &Gateway, charge: &str, client: usize, seen: &Mutex<Vec<Seen>>) {
     for round in 0..EACH {
         let at = (client * EACH + round) as u64;
@@ -98,8 +98,8 @@ fn client(gateway: &Gateway, charge: &str, client: usize, seen: &Mutex<Vec<Seen>
     }
 }
 
-/// What the rule that counts all has counted, by a request that states a maximum of 0 and costs
-/// nothing. If it passes, it is charged its input on arrival.
+/// What the rule that counts everything has counted, seen by a request that states a maximum of 0
+/// and costs nothing. If it passes, it is charged its input on arrival.
 fn counted(gateway: &Gateway, charge: &str) -> Option<u64> {
     let headers = [("x-user-id", "ann"), ("content-type", "application/json")];
     let body = br#"{"max_tokens":0}"#;

@@ -27,7 +27,7 @@ fn document() -> Value {
     document
 }
 
-/// A model that uses as many tokens as the path says, and answers with the mark that it got.
+/// A model that uses as many tokens as the path says, and echoes the mark that it got.
 fn model() -> Upstream {
     Upstream::start(|request: &Received| {
         let tokens: u64 = request.path.rsplit('/').next().and_then(|last| last.parse().ok()).unwrap_or(0);
@@ -43,7 +43,7 @@ fn model() -> Upstream {
 
 /// A tenant whose month begins on this day.
 struct Tenant<'g> {
-    /// They serve in turn.
+    /// They take turns.
     gateways: &'g [Gateway],
     name: &'static str,
     day: u8,
@@ -54,7 +54,7 @@ impl Tenant<'_> {
         let claims = json!({"tenant": self.name, "billing": {"day": self.day}}).to_string();
         let bearer = format!("Bearer e30.{}.c2ln", URL_SAFE_NO_PAD.encode(claims));
         let gateway = &self.gateways[turn % self.gateways.len()];
-        // The client asks for the mark of its own choice.
+        // The client sends a mark of its own choice.
         let headers = [("authorization", &*bearer), ("x-budget", "high")];
         gateway.get(&format!("/v1/chat/{tokens}"), &headers).unwrap()
     }
@@ -67,7 +67,7 @@ impl Tenant<'_> {
         serde_json::from_str(&gateway.get(&path, &headers).unwrap().text()).unwrap()
     }
 
-    /// Waits until so many tokens are used.
+    /// Waits until this many tokens are used.
     fn wait_for(&self, used: u64) {
         let count = || self.count(1);
         wait_until("the tokens to be settled", PATIENCE, || (count()["used"] == used).then_some(()))

@@ -121,7 +121,7 @@ impl Gateway {
     }
 }
 
-/// A question does not bring the day, but the stored end says when the actor's month ends.
+/// A question brings no day, but the stored end shows when the actor's month ends.
 #[test]
 fn a_month_by_the_request_ends_when_the_actors_own_month_does() {
     let zone = Zone::named("Europe/Berlin").unwrap().unwrap();

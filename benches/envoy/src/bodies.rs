@@ -50,7 +50,7 @@ pub fn run() -> Result<()> {
     prompts()
 }
 
-/// What each of these costs adds to a prompt, which is a JSON document of 1 kB, as is its response.
+/// What each kind of cost adds to a prompt. Request and response are JSON documents of 1 kB.
 fn prompts() -> Result<()> {
     let cost = |estimate: Value, by: Option<Value>| {
         let mut cost = json!({"response_json": "/usage/total_tokens", "default": 500, "estimate": estimate});

@@ -22,8 +22,8 @@ pub struct Replay {
 
 impl Replay {
     /// Opens logs for a document, and for a second document if there is one. The format is detected
-    /// unless `format` names it. `fields`: the keys of JSON lines that have the values at JSON
-    /// pointers, by pointer. `tries`: whether other quotas are tried for each rule.
+    /// unless `format` names it. `fields`: pairs of a JSON pointer and the key of a JSON line that
+    /// has its value. `tries`: whether other quotas are tried for each rule.
     pub fn open(
         first: Document,
         other: Option<Document>,

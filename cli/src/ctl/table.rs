@@ -214,8 +214,8 @@ fn time(ms: u64) -> String {
     if ms == 0 { "–".into() } else { span(ms as f64 / 1e3) }
 }
 
-/// When more comes: in such a time, and from a day on also the instant. The end of a calendar's
-/// period is a whole minute, but the answer has been on its way.
+/// The time until more comes, from one day on with the instant. A calendar's period ends on a whole
+/// minute, so rounding undoes the delay of the answer.
 fn again(ms: u64, now: Timestamp) -> String {
     let at = now.as_millisecond().saturating_add_unsigned(ms).saturating_add(MINUTE_MS / 2);
     match Timestamp::from_millisecond(at) {

@@ -55,7 +55,7 @@ pub struct Incoming {
 /// What a document reads of a request's body.
 #[derive(Clone, Debug, Default)]
 pub enum Body {
-    /// No body is given.
+    /// The user gave no body.
     #[default]
     Absent,
     /// The values by their places.

@@ -172,7 +172,7 @@ fn response(mut fields: Fields, kind: Option<&AlgorithmKind>, place: &mut Place)
     };
     let by = by.filter(|_| sum.is_some()).map(|node| factors(&node, place));
     let default = sum.as_ref().and_then(|_| fields.take("default")).map(|node| node.size(0..=most));
-    // What is learned begins at the default.
+    // Learning starts at the default.
     let default = default.or_else(|| by_request.as_ref().map(|_| Some(FIRST_LEARNED.min(most))));
     // A wrong value has been reported already, and the old name of `estimate` is reported below.
     let known = [units, default.unwrap_or(Some(0))];
@@ -205,7 +205,7 @@ fn response(mut fields: Fields, kind: Option<&AlgorithmKind>, place: &mut Place)
 
 /// The default of a cost whose estimate depends on the request.
 const FIRST_LEARNED: u64 = 1_000;
-/// The words of `short`: whether a request takes what is left.
+/// The values of `short`, and whether a request takes what is left.
 const SHORT: [(&str, bool); 2] = [("refuse", false), ("take_rest", true)];
 
 /// A weight or a factor of 1, in thousandths.

@@ -1,4 +1,4 @@
-//! `estimate` of a cost that is settled: a number of units, or what the request tells.
+//! Reads `estimate` of a settled cost: a number of units, or parts that depend on the request.
 
 use super::cost::{WHOLE, is_few, thousandths};
 use super::request_body;
@@ -8,7 +8,7 @@ use diana_limiter::request::Parts;
 
 /// The most bytes for one unit of an estimate.
 const MOST_PER: u64 = 1 << 20;
-/// The length that a body of unknown length counts as: the longest that is read.
+/// The length that stands for an unknown one: that of the longest body that is read.
 const LONGEST: u64 = 1 << 20;
 
 const NO_PART: &str =
@@ -79,7 +79,7 @@ fn output(node: &Node, most: u64, parts: &mut Parts) -> Option<OutputEstimate> {
         (None, None) if is_learned.is_none() && !is_misspelt => node.fail(NO_OUTPUT),
         _ => {}
     }
-    // Without a number of its own, a request may cost the most.
+    // A request that states no maximum may cost the most.
     let otherwise = match &otherwise {
         Some(node) => number_or_learned(node, max.unwrap_or(most)),
         None => max.map(Some),

@@ -64,7 +64,7 @@ pub(super) fn pointer(node: &Node, parts: &Parts) -> Option<String> {
     check_pointer(text, node, parts).map(|()| text.to_owned())
 }
 
-/// A JSON pointer to a value in the body that gets a fingerprint.
+/// A JSON pointer to a value in the body, for its fingerprint.
 pub(super) fn fingerprinted<'n>(node: &Node<'n>, parts: &Parts) -> Option<&'n str> {
     let text = node.text()?;
     check_part(Part::fingerprint(text), text, node, parts).map(|()| text)
@@ -88,7 +88,7 @@ fn check_part(part: Option<Part>, pointer: &str, node: &Node, parts: &Parts) -> 
     Some(())
 }
 
-/// Adds what JSON-RPC has in the body. `response` is the object with `json_rpc`.
+/// Adds the members of a JSON-RPC request. `response` is the object with `json_rpc`.
 pub(super) fn read_calls(response: &Node, parts: &mut Parts) {
     for pointer in Call::POINTERS {
         if check_pointer(pointer, response, parts).is_some()

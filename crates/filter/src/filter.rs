@@ -76,7 +76,8 @@ struct Stream<H: Host> {
     is_waiting: bool,
     /// Whether all of the request that the upstream waits for has arrived.
     is_complete: bool,
-    /// How the client expects a refusal; set only if the stream waits for a global store.
+    /// The form of a refusal that the client expects; set only if the stream waits for a global
+    /// store.
     form: RefusalForm,
     /// The refusal that was sent, if another response may replace it, until the response shows
     /// whether the client gets the refusal.

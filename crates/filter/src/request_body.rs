@@ -24,15 +24,15 @@ pub(super) struct BodyParts {
     /// The policy's parts, and their pointers.
     parts: Vec<JsonPart>,
     pointers: Pointers,
-    /// A bit for each part that is a fingerprint.
+    /// A bit for each part whose fingerprint is needed.
     fingerprinted: u64,
-    /// The indices of the parts of a JSON-RPC request, if refusals depend on them.
+    /// The indices of the members of a JSON-RPC request, if refusals depend on them.
     call: Option<[usize; 3]>,
     /// The longest body in bytes that is read.
     max: u64,
 }
 
-/// A body that was read to its end. By default a request has none.
+/// A body that was read to its end. The default is that of a request without one.
 #[derive(Default)]
 pub(super) struct ReadBody {
     values: Vec<JsonValue>,
@@ -95,8 +95,8 @@ impl BodyParts {
         Some(BodyReader { values: Some(values), size: 0, max, has_begun: false })
     }
 
-    /// The JSON-RPC request with this body; `None` if it is none, or if refusals are the same for
-    /// all requests.
+    /// The JSON-RPC request in this body. `None` if it is another body, or if refusals do not
+    /// depend on it.
     pub(super) fn call(&self, body: &ReadBody) -> Option<Call> {
         let [version, method, id] = self.call?.map(|at| body.values.get(at));
         let is_call = matches!(version, Some(JsonValue::Text(text)) if **text == *Call::VERSION)

@@ -197,8 +197,8 @@ impl Policy {
         }))
     }
 
-    /// The parts of the request's body; none if no limit reads a body, whatever actors and costs
-    /// are defined.
+    /// The parts of the request's body. There are none if no limit reads a body, even if actors and
+    /// costs define some.
     pub fn body_parts(&self) -> impl Iterator<Item = &JsonPart> {
         let is_read = self.limits.iter().any(|limit| limit.reads_body);
         self.parts.iter().filter_map(move |part| match part {

@@ -53,8 +53,8 @@ pub enum Part {
 pub struct JsonPart {
     /// A JSON pointer (RFC 6901).
     pub pointer: Box<str>,
-    /// Whether bytes that identify the value, which then may also be an object or a list, stand for
-    /// it. Equal values have equal bytes.
+    /// Whether the part is a fingerprint: bytes that identify the value, which may also be an
+    /// object or a list. Equal values have equal bytes.
     pub is_fingerprint: bool,
 }
 
@@ -227,7 +227,7 @@ impl Part {
         is_pointer.then(|| Part::RequestJson(part()))
     }
 
-    /// What identifies the value at this JSON pointer of 1 to 64 names and at most 1,024 bytes.
+    /// The fingerprint of the value at this JSON pointer of 1 to 64 names and at most 1,024 bytes.
     #[must_use]
     pub fn fingerprint(pointer: &str) -> Option<Part> {
         let Part::RequestJson(part) = Part::request_json(pointer)? else {

@@ -1,6 +1,6 @@
 //! Identifies a JSON value of any size in eight bytes: FNV-1a (Fowler, Noll, Vo) over its tokens.
-//! It has no key, so that all gateways agree. Whoever crafts two values with one fingerprint has
-//! them counted together, and gains nothing.
+//! It has no key, so that all gateways agree. A client that crafts two values with one fingerprint
+//! gains nothing, because they only count together.
 
 use crate::number::Number;
 
@@ -9,7 +9,7 @@ use crate::number::Number;
 pub(crate) struct Fingerprint(u64);
 
 impl Fingerprint {
-    /// Of no tokens.
+    /// The fingerprint of no tokens.
     pub(crate) const START: Fingerprint = Fingerprint(0xcbf2_9ce4_8422_2325);
 
     #[inline(never)]

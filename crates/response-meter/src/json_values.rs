@@ -45,7 +45,7 @@ pub struct JsonValues {
     open: Vec<Open>,
     /// A bit for each pointer that leads to the current value, or to the value of the current key.
     hits: u64,
-    /// A bit for each pointer whose value is a fingerprint.
+    /// A bit for each pointer whose value gets a fingerprint.
     fingerprinted: u64,
     /// The fingerprints of values that are open, the innermost one last.
     fingerprints: Vec<OpenValue>,
@@ -59,8 +59,8 @@ pub struct JsonValues {
 /// The value at a pointer.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum JsonValue {
-    /// There is nothing: an object on the pointer's way lacks the key, a list is too short, or
-    /// `null` stands in their place.
+    /// No value: an object on the pointer's path lacks the key, a list is too short, or `null` is
+    /// in their place.
     #[default]
     Absent,
     /// `null`.
@@ -76,8 +76,7 @@ pub enum JsonValue {
     Unreadable,
 }
 
-/// What a fingerprint has at the end of a key or a text, and in place of what parsers read
-/// differently in a text.
+/// Tokens for the end of a key or a text, and for what parsers read differently in a text.
 const TEXT_END: u8 = 0xff;
 const SPOILT: u8 = 0xfe;
 
@@ -133,11 +132,11 @@ impl JsonValues {
         JsonValues::fingerprinting(pointers, 0)
     }
 
-    /// The same reader, for which the value at each pointer with a bit in `fingerprinted`, the
-    /// lowest for the first, is text of 8 bytes that identifies the value, which may be an
-    /// object, a list, text of any length or any number. White space, escapes and the spelling of
-    /// numbers make no difference, but the order of keys does. Clients can craft values with the
-    /// same fingerprint.
+    /// The same reader, but for each pointer with a bit in `fingerprinted` (the lowest bit is the
+    /// first pointer) it returns a fingerprint, text of 8 bytes that identifies the value. This may
+    /// be an object, a list, text of any length or any number. White space, escapes and the
+    /// spelling of numbers make no difference, but the order of keys does. Clients can craft values
+    /// with the same fingerprint.
     ///
     /// ```
     /// use diana_response_meter::{JsonValues, Pointers};

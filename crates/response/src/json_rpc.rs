@@ -1,5 +1,5 @@
-//! The error by which a JSON-RPC 2.0 client gets a refusal, as the response to its request, so that
-//! the client's library sees a rate limit rather than a broken server.
+//! Refusals as JSON-RPC 2.0 errors, which answer the request, so that the client's library sees a
+//! rate limit rather than a broken server.
 
 use super::json::json_string;
 use super::protocol;
@@ -10,7 +10,7 @@ use diana_limiter::request::protocol::Protocol;
 /// The longest text of an `id` that is sent back, in bytes.
 const MAX_ID_BYTES: usize = 64;
 
-/// The code if a quota refuses, which tRPC and several servers of MCP use.
+/// The code if a quota refuses; tRPC and several MCP servers use it, too.
 const RATE_LIMITED: &str = "-32029";
 
 /// The code of any other refusal: the first that JSON-RPC reserves for servers.
@@ -33,12 +33,12 @@ pub enum CallId<'a> {
     Text(&'a [u8]),
     /// A number, `true` or `false` in JSON.
     Literal(&'a [u8]),
-    /// Anything else, of which the client's bytes are not known.
+    /// Anything else; the client's bytes are not known.
     Other,
 }
 
 impl Call {
-    /// Where a request has its version, its method and its `id`.
+    /// The places of a request's version, method and `id`.
     pub const POINTERS: [&str; 3] = ["/jsonrpc", "/method", "/id"];
 
     /// The version.
@@ -108,7 +108,7 @@ impl Call {
 pub struct RefusalForm {
     /// The client's protocol.
     pub protocol: Protocol,
-    /// The request, if it is JSON-RPC over HTTP, and refusals shall be.
+    /// The request, if it is JSON-RPC over HTTP and `json_rpc` is set.
     pub call: Option<Call>,
 }
 
@@ -119,13 +119,13 @@ impl From<Protocol> for RefusalForm {
 }
 
 impl RefusalForm {
-    /// The request that is answered by JSON-RPC.
+    /// The request, if it gets a JSON-RPC error.
     pub(super) fn call(&self) -> Option<&Call> {
         self.call.as_ref().filter(|_| self.protocol == Protocol::Http)
     }
 
-    /// The HTTP status of a refusal whose configured status this is. `of_calls`: that of JSON-RPC's
-    /// errors, if it is another one.
+    /// The HTTP status of a refusal. `of_calls`: the status of JSON-RPC errors, if another one is
+    /// configured.
     pub(super) fn status(&self, configured: u32, of_calls: Option<u32>) -> u32 {
         let of_call = self.call().filter(|call| !call.is_notification()).and(of_calls);
         of_call.unwrap_or_else(|| protocol::status(self.protocol, configured))

@@ -1,6 +1,6 @@
 //! What the client receives: the status, headers and body of a refusal, and the quota headers of
-//! any response. A response contains no bytes that a client sent but the `id` of a JSON-RPC request,
-//! only names and text from the configuration, and numbers.
+//! any response. Except for the `id` of a JSON-RPC request, a response contains no bytes that a
+//! client sent, only names and text from the configuration, and numbers.
 //!
 //! ```text
 //!   Decision ─┬─ passed ──► headers() ─► ratelimit-policy, ratelimit, x-ratelimit-…

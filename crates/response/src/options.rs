@@ -26,7 +26,7 @@ pub struct ResponseOptions {
     /// From 400 to 599.
     pub(super) status: u32,
     pub(super) body: Body,
-    /// Set if JSON-RPC requests are refused by errors of JSON-RPC.
+    /// Set if refused JSON-RPC requests get JSON-RPC errors.
     pub(super) json_rpc: Option<JsonRpc>,
     /// Configured headers: lower-case names, unique, and none that another component writes.
     pub(super) headers: Vec<(Box<str>, Box<str>)>,
@@ -130,8 +130,7 @@ impl ResponseOptions {
         Hasher::of(&(options, rules, hash(deny.as_ref()))) ^ json_rpc
     }
 
-    /// Whether refusals depend on what JSON-RPC has in the request's body: `jsonrpc`, `method` and
-    /// `id`.
+    /// Whether refusals depend on `jsonrpc`, `method` and `id` in the request's body.
     #[must_use]
     pub fn reads_calls(&self) -> bool {
         self.json_rpc.is_some()

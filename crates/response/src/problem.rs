@@ -46,7 +46,7 @@ pub(super) struct Problem {
     /// Whether the request lacks an actor.
     lacks_actor: bool,
     is_denied: bool,
-    /// When the period of the calendar ends that refuses longest, in seconds since 1970.
+    /// The end of the calendar's period that refuses longest, in seconds since 1970.
     resets: Option<u64>,
 }
 

@@ -1,5 +1,5 @@
-//! Estimates of what responses cost, by what requests tell of themselves and by what earlier ones
-//! have cost, through the whole filter.
+//! Estimates of costs, from what requests state and what earlier ones have cost, through the whole
+//! filter.
 
 use super::gateway::{Fate, Gateway};
 use diana_limiter::cells::store::CasSemantics;
@@ -8,8 +8,7 @@ use serde_json::{Value, json};
 
 const TOTAL: u64 = 100_000;
 
-/// A gateway with one rule of 100,000 units a day at this cost. The last value is the response's
-/// number.
+/// A gateway with one rule of 100,000 units a day at this cost.
 fn gateway(cost: &Value) -> Gateway {
     let rule = json!({
         "name": "tokens", "actor": "user", "algo": "W", "rpu": TOTAL, "unit": "day", "cost": cost,
@@ -24,8 +23,7 @@ fn cost(estimate: &Value, more: &Value) -> Value {
     cost
 }
 
-/// Sends a request with this body, and these headers besides. Returns its stream, or `None` if it
-/// was refused.
+/// Sends a request with this body and length. Returns its stream, or `None` if it was refused.
 fn send(gateway: &Gateway, user: &str, body: &str, length: Option<&str>) -> Option<u32> {
     let vm = &gateway.vms[0];
     let mut parts = vec![
@@ -54,8 +52,8 @@ fn settle(gateway: &Gateway, stream: u32, number: u64) {
     vm.end(stream);
 }
 
-/// What such a request is charged on arrival, while nothing else of the user counts. It costs
-/// nothing in the end.
+/// What such a request is charged on arrival if nothing else of the user counts. It costs nothing
+/// in the end.
 fn charged(gateway: &Gateway, user: &str, body: &str, length: Option<&str>) -> Option<u64> {
     let stream = send(gateway, user, body, length)?;
     let charged = TOTAL - left(gateway, stream);
@@ -64,7 +62,7 @@ fn charged(gateway: &Gateway, user: &str, body: &str, length: Option<&str>) -> O
     Some(charged)
 }
 
-/// What the headers of the response to the last request say is left.
+/// What is left, by the headers of the response to the last request.
 fn left(gateway: &Gateway, stream: u32) -> u64 {
     gateway.vms[0].respond(stream, 200, &[("content-type", "application/json")]);
     let records = gateway.world.records.borrow();
@@ -186,7 +184,7 @@ fn what_requests_cost_estimates_the_next() {
                 left
             });
             let (shown, expected) = ((first - second - 2) as f64, quantile(100.0, &costs));
-            // Whole thousandths against floating point.
+            // The filter counts in whole thousandths, the model in floating point.
             assert!((shown - expected).abs() < 2.0, "round {round}: {shown}, {expected}");
         }
     }
@@ -196,7 +194,7 @@ fn what_requests_cost_estimates_the_next() {
     assert_eq!(first - second, 7 + 10);
 }
 
-/// With `else: {learned: p95}`, what is learned counts only for requests that state no maximum.
+/// With `else: {learned: p95}`, the learned value counts only for requests that state no maximum.
 #[test]
 fn a_stated_maximum_wins_over_what_is_learned_elsewhere() {
     let output = json!({"request_json": "/max", "else": {"learned": "p95"}, "max": 5000});
@@ -207,7 +205,7 @@ fn a_stated_maximum_wins_over_what_is_learned_elsewhere() {
     }
 }
 
-/// One request takes what is left; then nothing is left until it ends, and what it has cost more
+/// One request takes what is left; then nothing is left until it ends, and what it cost beyond that
 /// is owed.
 #[test]
 fn a_request_takes_the_rest() {

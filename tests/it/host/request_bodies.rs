@@ -532,7 +532,7 @@ fn a_json_rpc_request_is_refused_by_an_error() {
         let (fate, text) = refused(&gateway, "/rpc", body);
         assert!(fate == Fate::Answered(429) && text.starts_with(r#"{"type":"#), "{body}: {text}");
     }
-    // A store is asked before the refusal, which knows the `id` still.
+    // A store is asked before the refusal, which still knows the `id`.
     assert_eq!(sent(&gateway, "/global", request(r#""id": "g""#).as_bytes(), 9), Fate::Paused);
     gateway.pass(20);
     let (fate, text) = refused(&gateway, "/global", &request(r#""id": "g""#));

@@ -57,7 +57,7 @@ fn every_kind_leaves_headroom_like_the_algorithm() {
     });
 }
 
-/// Costs up to twice the capacity, of which what is left is charged if it is less.
+/// Costs up to twice the capacity; if less is left, that is charged.
 #[test]
 fn a_request_takes_the_rest_like_the_algorithm() {
     let rules = prop_oneof![2 => whole_rules(), 1 => whole_penalized()];

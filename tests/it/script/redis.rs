@@ -55,7 +55,7 @@ pub struct Query {
     pub cost: u64,
     /// Whether a cost of 0 is refused without one unit left.
     pub peeks: bool,
-    /// Whether what is left is charged if it is less than the cost.
+    /// Whether a request that costs more than is left is charged what is left.
     pub takes_rest: bool,
     pub lease: u64,
     pub penalty: Option<PenaltyParameters>,

@@ -15,7 +15,7 @@ use std::fmt;
 #[derive(Clone, Debug)]
 pub struct Keys {
     fields: HashMap<String, (Field, Rank)>,
-    /// The keys of objects that may contain values at JSON pointers.
+    /// The keys of objects that may contain the values of JSON pointers.
     objects: HashSet<String>,
 }
 
@@ -156,8 +156,9 @@ fn values(slots: &Slots) -> Vec<Aliases> {
     all
 }
 
-/// The keys of a value at a JSON pointer: the key that is named for it, or else `usage_total_tokens`
-/// for `/usage/total_tokens`, and the same with a prefix, for logs that use the key otherwise.
+/// The keys of the value at a JSON pointer: the one that `--field` names, or else, for
+/// `/usage/total_tokens`, `usage_total_tokens` with and without a prefix, for logs that use the
+/// short name for something else.
 fn keys_of_json(slot: &Slot, slots: &Slots) -> Vec<String> {
     let (pointer, prefix) = match slot {
         Slot::RequestJson(pointer) => (pointer, "request_json_"),
@@ -172,7 +173,7 @@ fn keys_of_json(slot: &Slot, slots: &Slots) -> Vec<String> {
     vec![format!("{prefix}{name}"), name]
 }
 
-/// The keys of objects in a line, down to the values at JSON pointers.
+/// The keys of all objects that lead to values of JSON pointers.
 fn objects(slots: &Slots) -> HashSet<String> {
     let keys = slots.iter().flat_map(|slot| keys_of_json(slot, slots)).collect::<Vec<_>>();
     let within = |key: &String| {

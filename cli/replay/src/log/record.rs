@@ -29,13 +29,13 @@ pub enum Slot {
 #[derive(Clone, Debug, Default)]
 pub struct Slots {
     slots: Vec<Slot>,
-    /// The keys of JSON lines that have the values at JSON pointers, by pointer.
+    /// Pairs of a JSON pointer and the key of a JSON line that has its value.
     fields: Vec<(String, String)>,
 }
 
 impl Slots {
-    /// No slots yet. Values at JSON pointers stand under these keys of JSON lines, by pointer;
-    /// others under their own names.
+    /// No slots yet. `fields` are pairs of a JSON pointer and the key of a JSON line that has its
+    /// value; other pointers have keys of their own names.
     #[must_use]
     pub fn with_fields(fields: &[(String, String)]) -> Slots {
         Slots { slots: Vec::new(), fields: fields.to_vec() }
@@ -60,7 +60,7 @@ impl Slots {
         self.slots.iter()
     }
 
-    /// The key that is named for a JSON pointer.
+    /// The key that the user named for this JSON pointer.
     #[must_use]
     pub fn field(&self, pointer: &str) -> Option<&str> {
         self.fields.iter().find(|(known, _)| known == pointer).map(|(_, key)| key.as_str())

@@ -1,9 +1,9 @@
-//! Costs of responses and parts of requests, in logs with fields for them.
+//! Replays of logs that have fields for costs of responses and parts of requests.
 
 use super::{Folder, exit_code, summary};
 use serde_json::{Value, json};
 
-/// A document with one rule of 100,000 a minute for each user, with these further keys.
+/// A document with one rule of 100,000 a minute for each user, and these keys in addition.
 fn document(keys: Value) -> String {
     let mut rule = json!({"name": "tokens", "actor": "user", "algo": "W", "rpu": "100k", "unit": "minute"});
     rule.as_object_mut().unwrap().extend(keys.as_object().unwrap().clone());

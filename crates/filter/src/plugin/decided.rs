@@ -10,7 +10,8 @@ use diana_response::{QuotaHeaders, RefusalForm};
 pub(crate) struct Decided<H: Host> {
     pub(crate) session: Session,
     pub(crate) response: Response<H>,
-    /// How the client expects a refusal; read only if the request waits for global stores.
+    /// The form of a refusal that the client expects; set only if the request waits for global
+    /// stores.
     pub(crate) form: RefusalForm,
 }
 

@@ -1,15 +1,15 @@
-//! The actor is what several values in the request's body are, of which any may be an object or a
-//! list: `{fingerprint: [{request_json: /params/name}, {request_json: /params/arguments}]}`.
+//! Identifies requests by several values in the body, including objects and lists: `{fingerprint:
+//! [{request_json: /params/name}, {request_json: /params/arguments}]}`.
 //!
-//! A value that is absent counts as such, because many calls have no arguments. If all are, or one
-//! cannot be read, the actor is missing.
+//! Absence is a value of its own, because many calls have no arguments. If all values are absent,
+//! or one cannot be read, the actor is missing.
 
 use super::{Actor, ActorError};
 use crate::request::{Part, PartId, Parts, Request};
 use diana_base::format::hex;
 use diana_base::sort;
 
-/// What values in the request's body are.
+/// The fingerprints of values in the request's body.
 #[derive(Debug)]
 pub struct Fingerprint(Vec<PartId>);
 

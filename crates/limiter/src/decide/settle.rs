@@ -69,7 +69,7 @@ struct Correction<'a> {
     is_refunded: bool,
     /// The final cost. `None`: the charge stays.
     cost: Option<u64>,
-    /// What the request has cost beyond its input, for the estimates of the next ones.
+    /// What the request cost beyond its input; later estimates learn from it.
     output: Option<(&'a PendingCost, u64)>,
 }
 
@@ -106,7 +106,7 @@ impl GroupCharge {
 }
 
 impl Correction<'_> {
-    /// Whether the cell of the actor changes, if there is one.
+    /// Whether settling changes the actor's cell.
     fn changes(&self) -> bool {
         self.is_refunded || self.output.is_some() || self.cost.is_some_and(|cost| cost < self.charge.cost)
     }

@@ -121,8 +121,8 @@ impl GroupVerdict {
 }
 
 impl Demand {
-    /// `verdict`; if it refuses, and the rule takes what is left in place of the estimate, or a
-    /// grant pays, an admission.
+    /// Turns a refusal into an admission if the rule may charge what is left in place of the
+    /// estimate, or if a grant pays; otherwise returns `verdict`.
     #[cold]
     #[inline(never)]
     fn or_less(&self, cell: &mut [u8], before: &[u8], now: Time, verdict: Verdict) -> Verdict {

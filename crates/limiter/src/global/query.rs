@@ -85,7 +85,8 @@ pub struct RuleQuery {
     /// The units that the request has to leave for requests of high priority; 0: none. The verdict
     /// is without them: see [`step_with_headroom`](crate::policy::PlacedQuota::step_with_headroom).
     pub headroom: u64,
-    /// Whether the request is charged what is left if that is less than its cost.
+    /// Whether a request that costs more than is left is charged what is left, in place of being
+    /// refused.
     pub takes_rest: bool,
     /// Whether a grant may pay if the quota refuses: see [`StoreChange::Grant`].
     pub takes_grants: bool,

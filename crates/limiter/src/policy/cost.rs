@@ -21,8 +21,8 @@ pub struct Cost {
     pub charge: Option<Statuses>,
     /// Set if the charge is refunded if the response has such a status.
     pub refund: Option<Statuses>,
-    /// Whether a request is charged what is left if that is less than its estimate. Otherwise it is
-    /// refused.
+    /// Whether a request whose estimate exceeds what is left is charged what is left. Otherwise it
+    /// is refused.
     pub takes_rest: bool,
 }
 
@@ -58,10 +58,10 @@ pub(super) enum PendingUnits {
         /// At most [`Sum::MAX_WEIGHT`].
         factor: u32,
     },
-    /// The same, and the request tells its estimate.
+    /// The same, but the charge on arrival depends on the request.
     Estimated {
-        /// The units that are charged on arrival, multiplied already. They follow what is learned
-        /// once the actor's cell is known.
+        /// The units that are charged on arrival, multiplied already. The learned part is applied
+        /// once the actor's cell is loaded.
         units: u64,
         factor: u32,
         estimated: Estimated,
@@ -92,8 +92,8 @@ impl PendingUnits {
 pub(crate) struct FinalCost {
     /// In units. `None`: the charge on arrival stays.
     pub(crate) units: Option<u64>,
-    /// What it costs beyond its input before its factor, in thousandths of a unit. `None`: nothing
-    /// is to be learned.
+    /// What it costs beyond its input, before its factor, in thousandths of a unit. `None`:
+    /// estimates learn nothing from it.
     pub(crate) output: Option<u64>,
 }
 
@@ -299,8 +299,8 @@ impl Cost {
         Ok(self)
     }
 
-    /// The same cost, a number of the response, whose charge on arrival depends on the request.
-    /// What is learned begins at the default.
+    /// The same cost, with a charge on arrival that depends on the request. The cost must be a
+    /// number of the response. Learning starts at the default.
     pub fn estimated(mut self, by: RequestEstimate) -> Result<Cost, CostError> {
         let CostSource::Response { by_request, default: Some(1..), .. } = &mut self.source else {
             return Err(CostError::Estimate);
@@ -447,7 +447,7 @@ impl Cost {
         FinalCost { units: Some(units), output }
     }
 
-    /// Whether what an actor's requests cost estimates the next.
+    /// Whether estimates learn from what the actor's earlier requests cost.
     #[must_use]
     pub fn learns(&self) -> bool {
         match &self.source {
@@ -541,13 +541,13 @@ impl PendingCost {
         self.units.factor().filter(|_| has_factors)
     }
 
-    /// Whether the request is charged what is left if that is less than its estimate.
+    /// Whether the request is charged what is left if its estimate exceeds that.
     pub(crate) fn takes_rest(&self) -> bool {
         self.cost.takes_rest
     }
 
-    /// Estimates the request once more by what is `learned` of its actor. Returns the charge on
-    /// arrival; `None` if it does not depend on that.
+    /// Estimates the request again with the value `learned` for its actor. Returns the new charge
+    /// on arrival; `None` if it does not depend on `learned`.
     #[cold]
     #[inline(never)]
     pub(crate) fn estimate_by(&mut self, learned: Option<u64>) -> Option<u64> {
@@ -559,14 +559,14 @@ impl PendingCost {
         estimated.is_learned.then(|| cost.estimate(self.units))
     }
 
-    /// What the request has cost. Adds to `unread` if the cost is a number that could not be read.
+    /// The request's final cost. Increments `unread` if a number could not be read.
     pub(crate) fn at_end(&self, usage: &Usage, measures: &Measures, unread: &mut u32) -> FinalCost {
         let PendingCost { cost, units } = self;
         let end = cost.final_cost(*units, usage, measures, unread);
         FinalCost { output: end.output.filter(|_| cost.learns()), ..end }
     }
 
-    /// What is learned of the actor once a request has cost so much beyond its input.
+    /// The next learned value of the actor, after a request that cost `output` beyond its input.
     pub(crate) fn learn(&self, learned: Option<u64>, output: u64) -> u64 {
         let default = match &self.cost.source {
             CostSource::Response { default, .. } => *default,
@@ -576,7 +576,7 @@ impl PendingCost {
     }
 }
 
-/// What is learned before any request has ended, in thousandths of a unit.
+/// The learned value before any request has ended, in thousandths of a unit.
 fn first_learned(default: Option<u64>) -> u64 {
     default.unwrap_or(1).saturating_mul(ONE)
 }

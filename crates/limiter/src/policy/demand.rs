@@ -27,14 +27,14 @@ pub(crate) struct Demand {
 }
 
 impl Demand {
-    /// Estimates the cost by what is learned of the actor with this cell.
+    /// Estimates the cost with the value learned in the actor's cell.
     pub(crate) fn estimate(&mut self, cell: &[u8]) {
         let learned = self.quota.learned(cell);
         let cost = self.pending.as_mut().and_then(|pending| pending.estimate_by(learned));
         self.cost = cost.unwrap_or(self.cost);
     }
 
-    /// Whether the rule charges what is left if that is less than the estimate.
+    /// Whether the rule charges what is left if the estimate exceeds that.
     pub(crate) fn takes_rest(&self) -> bool {
         self.pending.as_ref().is_some_and(PendingCost::takes_rest)
     }
@@ -134,14 +134,15 @@ impl RuleCheck {
         self.verdict().map_or_else(|| quota.shown(), |verdict| quota.shown_at(verdict.charge.at))
     }
 
-    /// When the calendar's period that refuses the request ends, in seconds since 1970. `None` if
+    /// The end of the calendar's period that refuses the request, in seconds since 1970. `None` if
     /// a span refuses, or if waiting does not help.
     #[must_use]
     pub fn period_end(&self) -> Option<u64> {
         self.demand.quota.quota.algorithm().of_calendar()?;
         let verdict = self.verdict()?;
         let Admission::Refuse { retry_after: Some(wait) } = verdict.admission else { return None };
-        // Every boundary is a whole minute. A global store has another clock.
+        // Every boundary is a whole minute; rounding undoes the difference to a global store's
+        // clock.
         let end = verdict.charge.at.after(wait).after(Span::from_secs(30));
         Some((end.as_ns() / NS_PER_MIN).saturating_mul(60))
     }
@@ -158,8 +159,8 @@ impl RuleCheck {
         self.demand.pending.as_ref().and_then(PendingCost::factor)
     }
 
-    /// What the request was estimated at, in units, if it is settled. It is charged less if the
-    /// rule takes what is left.
+    /// The estimate of a settled request, in units. A rule that takes what is left may have charged
+    /// less.
     #[must_use]
     pub fn estimate(&self) -> Option<u64> {
         self.demand.pending.as_ref().map(|_| self.demand.cost)

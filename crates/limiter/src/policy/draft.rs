@@ -155,7 +155,7 @@ impl LimitDraft {
         reads
     }
 
-    /// Whether a rule is enforced for any actor.
+    /// Whether at least one rule is enforced for some actors.
     pub(crate) fn may_refuse(&self) -> bool {
         self.rules.iter().any(|rule| rule.enforce != Enforce::NOBODY)
     }

@@ -1,5 +1,5 @@
-//! What a request probably costs, by what it shows of itself and by what earlier requests of its
-//! actor have cost.
+//! Estimates what a request will cost from its length, its own maximum and the costs of its actor's
+//! earlier requests.
 
 use super::cost::CostError;
 use super::sum::{ONE, Sum, units};
@@ -10,19 +10,19 @@ use diana_base::format::decimal;
 use diana_base::sort;
 use std::ops::RangeInclusive;
 
-/// An estimate that depends on the request, in place of a fixed [`Estimate`](super::Estimate): its
-/// input, and what it will lead to. Both are units of the cost before the request's factor.
+/// An estimate that depends on the request, in place of a fixed [`Estimate`](super::Estimate): the
+/// sum of its input and its expected output, in units of the cost before the request's factor.
 ///
 /// The learned part is the 95th percentile of what an actor's requests cost beyond their input. A
-/// request that costs more raises it by 19/256, and any other lowers it by 1/256, so that it rests
-/// where one request in twenty costs more.
+/// request that costs more raises it by 19/256, and any other lowers it by 1/256, so that it
+/// settles where one request in twenty costs more.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RequestEstimate {
     input: Option<InputEstimate>,
     output: Option<OutputEstimate>,
 }
 
-/// The part of an estimate that the length of the request's body tells.
+/// The part of an estimate that follows from the length of the request's body.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct InputEstimate {
     length: PartId,
@@ -31,38 +31,38 @@ pub struct InputEstimate {
     max: u64,
 }
 
-/// The part of an estimate that is known at the end of the request only.
+/// The part of an estimate whose true value is known only when the request ends.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OutputEstimate {
     /// Where the request states its own maximum.
     stated: Vec<PartId>,
-    /// Without a stated maximum; `None`: what is learned.
+    /// The units without a stated maximum; `None`: the learned value.
     otherwise: Option<u64>,
-    /// Whether what is learned also limits a stated maximum.
+    /// Whether the learned value also limits a stated maximum.
     is_learned: bool,
     weight: u64,
     max: u64,
 }
 
-/// The estimate of one request before what is learned, in thousandths of a unit.
+/// The estimate of one request before the learned value is applied, in thousandths of a unit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Estimated {
     pub(super) input: u64,
-    /// The output at most.
+    /// The largest output.
     pub(super) output: u64,
-    /// Whether what is learned limits the output.
+    /// Whether the learned value limits the output.
     pub(super) is_learned: bool,
 }
 
 impl Estimated {
-    /// The charge in units, where so many thousandths are learned.
+    /// The charge in units, with `learned` in thousandths.
     pub(super) fn units(self, learned: u64, factor: u32) -> u64 {
         let output = if self.is_learned { self.output.min(learned) } else { self.output };
         units(u128::from(self.input).saturating_add(output.into()), factor.into())
     }
 }
 
-/// Numbers of which an estimate is made.
+/// The allowed numbers in an estimate.
 const NUMBERS: RangeInclusive<u64> = 1..=Allowance::MAX_IN_WINDOW;
 
 /// Weights in thousandths.
@@ -90,9 +90,9 @@ impl InputEstimate {
 
 impl OutputEstimate {
     /// The largest of the numbers that the request's body has at these JSON pointers, up to `max`,
-    /// each of `weight` thousandths. Without any, `otherwise`; `None`: what is learned. If it
-    /// `is_learned`, the estimate is at most what is learned. What may be a number but cannot be
-    /// read counts as `max`.
+    /// each of `weight` thousandths. Without any, `otherwise`; `None`: the learned value. If it
+    /// `is_learned`, the estimate is at most the learned value. A value that may be a number but
+    /// cannot be read counts as `max`.
     pub fn new(
         pointers: &[&str],
         otherwise: Option<u64>,
@@ -111,7 +111,7 @@ impl OutputEstimate {
         Ok(OutputEstimate { stated, otherwise, is_learned, weight, max })
     }
 
-    /// The most thousandths, and whether what is learned limits them.
+    /// The largest output in thousandths, and whether the learned value limits it.
     fn of(&self, request: &Request) -> (u64, bool) {
         let mut stated = None;
         for part in &self.stated {
@@ -128,13 +128,13 @@ impl OutputEstimate {
 }
 
 impl RequestEstimate {
-    /// The sum of these.
+    /// The sum of both parts.
     #[must_use]
     pub fn new(input: Option<InputEstimate>, output: Option<OutputEstimate>) -> RequestEstimate {
         RequestEstimate { input, output }
     }
 
-    /// Whether some requests are estimated by what earlier ones have cost.
+    /// Whether some estimates depend on the costs of earlier requests.
     #[must_use]
     pub fn learns(&self) -> bool {
         self.output.as_ref().is_some_and(|output| output.is_learned || output.otherwise.is_none())
@@ -179,8 +179,8 @@ fn weighed(number: u64, weight: u64) -> u64 {
     number.saturating_mul(weight).min(MOST)
 }
 
-/// What is learned once a request has cost so much, both in thousandths of a unit: at least one
-/// unit, so that each step changes it.
+/// The next learned value after a request of this cost, both in thousandths of a unit. It is at
+/// least one unit, so that each step changes it.
 pub(super) fn learn(learned: u64, cost: u64) -> u64 {
     let next = match cost > learned {
         true => learned.saturating_add(learned.saturating_mul(19) / 256),

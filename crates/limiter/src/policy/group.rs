@@ -39,8 +39,7 @@ pub(crate) struct Limit {
     /// Whether the actors alone decide which cells a request charges, and how much. Then the
     /// fast-path cache may serve the limit.
     pub(crate) is_cacheable: bool,
-    /// Whether a condition, an actor or a cost is a part of the request's body, or a refusal depends
-    /// on the body.
+    /// Whether a condition, an actor, a cost or a refusal depends on the request's body.
     pub(crate) reads_body: bool,
 }
 

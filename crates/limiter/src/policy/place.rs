@@ -21,8 +21,8 @@ pub(crate) enum StateKind {
 }
 
 /// Where the states of one rule lie in a cell, in bytes. A rule has a count. It has a grant if
-/// operators may give one, a penalty if any of its quotas has one, a limit if requests bring theirs,
-/// and a learned cost if that estimates the next.
+/// operators may give one, a penalty if any of its quotas has one, a limit if requests bring
+/// theirs, and a learned cost if estimates learn.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Place {
     at: u32,

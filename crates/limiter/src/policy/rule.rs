@@ -168,7 +168,7 @@ impl Rule {
         self.varying.as_ref().is_some_and(|cost| cost.settles())
     }
 
-    /// Whether what an actor's requests cost estimates the next.
+    /// Whether estimates learn from what the actor's earlier requests cost.
     pub(super) fn learns(&self) -> bool {
         self.varying.as_ref().is_some_and(|cost| cost.learns())
     }
@@ -224,9 +224,9 @@ impl Rule {
         }
     }
 
-    /// The quota outside of requests. If requests bring the day on which a month begins, it is the
-    /// first: the month of any other day has the same number or a smaller one, so the end of the
-    /// stored month decides.
+    /// The quota outside of requests. If requests bring the day on which a month begins, it uses
+    /// the first: the month of any other day has the same number or a smaller one, so the end of
+    /// the stored month decides.
     pub(crate) fn on_first_day(&self, quota: &Quota) -> Quota {
         if self.day_source.is_some() { quota.on_day(1) } else { *quota }
     }

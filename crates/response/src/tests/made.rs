@@ -57,8 +57,8 @@ pub fn penalized(decision: Decision, rule: usize) -> Decision {
     })
 }
 
-/// The same decision, in which the rule with this index counts months from this day, at `now` in
-/// seconds since 1970.
+/// The same decision, but the rule with this index counts months from this day, at `now` in seconds
+/// since 1970.
 pub fn monthly(decision: Decision, rule: usize, day: u8, now: u64) -> Decision {
     let calendar = Calendar { day, ..Calendar::new(Unit::Month) };
     let quota = policy::Quota::calendar(10, calendar).unwrap();
