@@ -421,7 +421,8 @@ impl World {
             Charge::StatedOrLearned if request.stated.is_some() => estimate == input + stated,
             Charge::StatedOrLearned | Charge::Learned => (input + 1..=input + stated).contains(&estimate),
         };
-        let takes_part = self.budget.takes_rest && (1..estimate).contains(&charged);
+        let least = estimate.div_ceil(4).min(DEFAULT);
+        let takes_part = self.budget.takes_rest && (least..estimate).contains(&charged);
         match fits && (charged == estimate || takes_part) {
             true => Ok(()),
             false => Err(format!("the estimate of {request:?}")),

@@ -26,8 +26,8 @@ fn mistakes_of_the_script_are_found() {
     const SOURCE: &str = include_str!("../../crates/global-redis/src/script.lua");
     for (right, wrong) in [
         // What is left is not charged, or not taken.
-        ("one = step(query, min(cost, one[REMAINING]))", "one = step(query, 0)"),
-        ("one = step(query, min(cost, one[REMAINING]))", "one[OUTCOME], one[COST] = ADMITTED, cost"),
+        ("then one = step(query, rest) end", "then one = step(query, 0) end"),
+        ("then one = step(query, rest) end", "then one[OUTCOME], one[COST] = ADMITTED, cost end"),
         // Corrections take too little.
         ("rule.charge(final - cost)", "rule.charge(final - cost - 1)"),
         ("rule.refund(cost - final,", "rule.refund(cost - final + 1,"),

@@ -40,7 +40,7 @@ fn query() -> GlobalQuery {
         enforced: true,
         cost: 1,
         peeks: false,
-        takes_rest: false,
+        least_rest: 0,
         lease: 0,
         penalty: None,
         headroom: 0,

@@ -82,7 +82,6 @@ pub(super) fn compile(
     let cost = statuses(&mut fields, cost);
     if global.is_some() && cost.as_ref().is_some_and(Cost::learns) {
         fields.fail(LEARNS_LOCALLY);
-        return None;
     }
     let headroom = headroom(&mut fields, kind);
     fields.renamed("priority", "`headroom`: write `headroom: \"30%\"`, or `priority: high` beside `rules`");

@@ -2,7 +2,7 @@
 //! first number is the command.
 //!
 //! ```text
-//!   decide   1 groups  (rules  (kind flags cost lease a b c d e f  [after unit for]  [headroom])…)…
+//!   decide   1 groups  (rules  (kind flags cost lease a b c d e f  [after unit for]  [headroom]  [rest])…)…
 //!   refund   2 rules  (kind a b c d e f  cost at booked-at stamp stamp)…
 //!   return   3 rules  (kind a b c d e f  generation used left)…
 //!   report   4 rules  (kind a b c d e f)…
@@ -120,7 +120,7 @@ fn rule_query(to: &mut String, rule_query: &RuleQuery) {
         lease,
         penalty,
         headroom,
-        takes_rest,
+        least_rest,
         takes_grants,
         ..
     } = rule_query;
@@ -130,7 +130,7 @@ fn rule_query(to: &mut String, rule_query: &RuleQuery) {
         (penalty.is_some(), PENALTY),
         (*headroom > 0, HEADROOM),
         (*takes_grants, GRANTS),
-        (*takes_rest, RESTS),
+        (*least_rest > 0, RESTS),
     ];
     let flags = flags.iter().filter(|(is_set, _)| *is_set).fold(0, |flags, (_, flag)| flags | flag);
     put(to, &[parameters.kind.into(), flags, *cost, *lease]);
@@ -140,6 +140,9 @@ fn rule_query(to: &mut String, rule_query: &RuleQuery) {
     }
     if *headroom > 0 {
         put(to, &[*headroom]);
+    }
+    if *least_rest > 0 {
+        put(to, &[*least_rest]);
     }
 }
 

@@ -7,7 +7,7 @@
 --          reply; then commands: whole numbers below 2^53, separated by spaces. A call without
 --          commands is a probe: whether the key can be written.
 --
---   1 G (N (KIND FLAGS COST LEASE a b c d e f PENALTY KEPT){N}){G}    decide on G groups of rules
+--   1 G (N (KIND FLAGS COST LEASE a b c d e f PENALTY KEPT REST){N}){G}    decide on G groups of rules
 --   2 N (KIND a b c d e f COST AT BOOKED STAMP STAMP){N}    refund charges
 --   3 N (KIND a b c d e f GENERATION USED LEFT){N}          return leases
 --   4 N (KIND a b c d e f){N}                               report the permits of a worker
@@ -16,7 +16,8 @@
 --
 -- Only with the flag PENALTY, PENALTY is AFTER UNIT FOR: AFTER refusals within UNIT begin a penalty
 -- that lasts FOR. If AFTER is 0, a refusal of this request does not count. Only with the flag
--- HEADROOM, the request has to leave KEPT units. REMAINING and MORE_IN are then without them.
+-- HEADROOM, the request has to leave KEPT units. REMAINING and MORE_IN are then without them. Only
+-- with the flag RESTS there is REST.
 --
 -- The reply to `decide` has 13 numbers for each rule: OUTCOME WAIT REMAINING MORE_IN FULL_IN, then
 -- the charge COST AT BOOKED STAMP STAMP, then the lease LEASED GENERATION LASTS. An admitted
@@ -48,7 +49,7 @@ local DECIDE, REFUND, RETURN, REPORT, SETTLE, INSPECT = 1, 2, 3, 4, 5, 6
 local RESET, END_PENALTY, GRANT = 1, 2, 3
 -- The flags of a rule: it refuses; a cost of 0 is refused without one unit left; it has a penalty;
 -- the request has to leave units; a grant may pay; what is left is charged if it is less than the
--- cost.
+-- cost, but at least REST.
 local ENFORCED, PEEKS, PENALTY, HEADROOM, GRANTS, RESTS = 1, 2, 4, 8, 16, 32
 -- The outcomes. A penalty adds PENALIZED to a refusal.
 local ADMITTED, REFUSED, NEVER, PENALIZED = 0, 1, 2, 2
@@ -1085,6 +1086,7 @@ local function read_groups(v)
         query.penalty, i = penalty_of(cell, v[i], v[i + 1], v[i + 2]), i + 3
       end
       if has(flags, HEADROOM) then query.headroom, i = v[i], i + 1 end
+      if has(flags, RESTS) then query.rest, i = v[i], i + 1 end
     end
   end
   return groups, queries
@@ -1100,9 +1102,6 @@ local function ask(query)
     query.rule.decode(was)
     one = step(query, 0)
   end
-  if has(flags, RESTS) and is_by_quota(one) and one[REMAINING] > 0 then
-    one = step(query, min(cost, one[REMAINING]))
-  end
   if has(flags, GRANTS) and is_by_quota(one) then
     local grant = grant_of(cell)
     if grant.left >= max(cost, 1) then
@@ -1111,6 +1110,8 @@ local function ask(query)
       one[BOOKED], one[STAMP], one[STAMP + 1] = GRANTED, grant.ends, 0
     end
   end
+  local rest = min(cost, one[REMAINING])
+  if query.rest and is_by_quota(one) and rest >= query.rest then one = step(query, rest) end
   return one
 end
 

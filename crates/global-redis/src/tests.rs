@@ -35,7 +35,7 @@ fn rule_query(key: u8, lease: u64) -> RuleQuery {
         enforced: key % 2 == 1,
         cost: 3,
         peeks: false,
-        takes_rest: false,
+        least_rest: 0,
         lease,
         penalty: None,
         headroom: 0,

@@ -16,7 +16,7 @@ pub fn query(number: usize) -> RuleQuery {
         enforced: number.is_multiple_of(2),
         cost: 1,
         peeks: false,
-        takes_rest: number.is_multiple_of(5),
+        least_rest: number as u64 % 5,
         lease: 5,
         penalty: number.is_multiple_of(3).then_some(PENALTY),
         headroom: number as u64,

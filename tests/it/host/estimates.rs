@@ -228,6 +228,50 @@ fn a_request_takes_the_rest() {
     }
 }
 
+/// Crumbs are not taken: a request for each unit that comes would pass.
+#[test]
+fn too_little_is_not_taken() {
+    let estimate = json!({"output": {"request_json": "/max"}});
+    for (default, left_over, passes) in
+        [(500, 500, true), (500, 499, false), (5_000, 4_000, true), (5_000, 3_999, false)]
+    {
+        let gateway = gateway(&cost(&estimate, &json!({"short": "take_rest", "default": default})));
+        let body = format!("{{\"max\": {}}}", TOTAL - left_over);
+        send(&gateway, "ann", &body, None).unwrap();
+        let second = send(&gateway, "ann", "{\"max\": 16000}", None);
+        assert_eq!(second.is_some(), passes, "{left_over} are left, and {default} is the default");
+    }
+}
+
+/// What is learned beyond the quota refuses no request for ever: the next one takes all.
+#[test]
+fn what_is_learned_locks_nobody_out() {
+    let document = |rpu: u64| {
+        let rule = json!({"name": "tokens", "actor": "user", "algo": "W", "rpu": rpu, "unit": "day",
+            "cost": cost(&json!({"output": {"learned": "p95"}}), &json!({"default": 50_000}))});
+        json!({"headers": "ietf", "limits": [{"url": "/", "rules": [rule]}]}).to_string()
+    };
+    let gateway = Gateway::start(CasSemantics::Lenient, 1, &document(TOTAL));
+    assert!(gateway.configure(&document(1_000)));
+    let stream = send(&gateway, "ann", "", Some("0")).unwrap();
+    assert_eq!(left(&gateway, stream), 0);
+    gateway.vms[0].response_body(stream, b"{\"n\": 10}");
+    gateway.vms[0].end(stream);
+}
+
+/// An input that was estimated too high teaches nothing about the output.
+#[test]
+fn a_long_input_that_costs_little_teaches_nothing() {
+    let estimate = json!({"input": {"request_bytes": true}, "output": {"learned": "p95"}});
+    let gateway = gateway(&cost(&estimate, &json!({"default": 1000})));
+    for _ in 0..50 {
+        let stream = send(&gateway, "ann", "", Some("5000")).unwrap();
+        settle(&gateway, stream, 100);
+    }
+    let stream = send(&gateway, "ann", "", Some("0")).unwrap();
+    assert_eq!(left(&gateway, stream), TOTAL - 5_000 - 1_000);
+}
+
 /// An estimate beyond the quota is not refused for ever.
 #[test]
 fn an_estimate_beyond_the_quota_takes_all() {

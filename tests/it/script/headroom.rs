@@ -73,11 +73,12 @@ fn a_request_takes_the_rest_like_the_algorithm() {
             let headroom = if leaves { own } else { 0 };
             advance(&mut run, arrival);
             let cost = power(2 * rule.capacity, part);
-            let query = Query { headroom, takes_rest: true, ..Query::by(&key, &run.judge, cost) };
+            let least_rest = cost.div_ceil(4);
+            let query = Query { headroom, least_rest, ..Query::by(&key, &run.judge, cost) };
             let reply = redis.ask(us(&run), query);
             let mut verdict = ask(&mut run, cost, headroom);
             let rest = verdict.remaining.min(cost);
-            if !verdict.admits() && !verdict.is_penalty() && rest > 0 {
+            if !verdict.admits() && !verdict.is_penalty() && cost > 0 && rest >= least_rest {
                 verdict = ask(&mut run, rest, headroom);
                 prop_assert!(verdict.admits() && verdict.remaining == 0, "{:?}", verdict);
             }

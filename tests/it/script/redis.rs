@@ -55,8 +55,8 @@ pub struct Query {
     pub cost: u64,
     /// Whether a cost of 0 is refused without one unit left.
     pub peeks: bool,
-    /// Whether a request that costs more than is left is charged what is left.
-    pub takes_rest: bool,
+    /// What is left is charged if it is less than the cost, but at least so much; 0: not.
+    pub least_rest: u64,
     pub lease: u64,
     pub penalty: Option<PenaltyParameters>,
     /// The units that the request has to leave.
@@ -74,7 +74,7 @@ impl Query {
             enforced: true,
             cost,
             peeks: false,
-            takes_rest: false,
+            least_rest: 0,
             lease: 0,
             penalty,
             headroom: 0,
@@ -119,7 +119,7 @@ impl Call {
                             + 4 * u64::from(query.penalty.is_some())
                             + 8 * u64::from(query.headroom > 0)
                             + 16 * u64::from(query.takes_grants)
-                            + 32 * u64::from(query.takes_rest),
+                            + 32 * u64::from(query.least_rest > 0),
                         query.cost,
                         query.lease,
                     ],
@@ -130,6 +130,9 @@ impl Call {
                 }
                 if query.headroom > 0 {
                     numbers(&mut command, &[query.headroom]);
+                }
+                if query.least_rest > 0 {
+                    numbers(&mut command, &[query.least_rest]);
                 }
                 self.push_key(&query.key, query.takes_grants);
             }

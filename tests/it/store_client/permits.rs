@@ -29,7 +29,7 @@ fn permit(actor: u32) -> GlobalQuery {
         enforced: true,
         cost: 1,
         peeks: false,
-        takes_rest: false,
+        least_rest: 0,
         lease: 0,
         penalty: None,
         headroom: 0,

@@ -4,6 +4,7 @@ use super::{ActorKind, Scope, request_json};
 use crate::request_body;
 use diana_document::Node;
 use diana_limiter::actor::{Actor, Fingerprint};
+use diana_limiter::request::Part;
 
 /// The kind `fingerprint`.
 pub(super) static KIND: ActorKind = ActorKind { key: "fingerprint", read, bare: None };
@@ -23,11 +24,14 @@ fn read(node: Node, scope: &mut Scope) -> Option<Box<dyn Actor>> {
     Some(Box::new(Fingerprint::new(&pointers, scope.parts).ok()?))
 }
 
-fn pointer<'n>(item: &Node<'n>, scope: &Scope) -> Option<&'n str> {
+fn pointer<'n>(item: &Node<'n>, scope: &mut Scope) -> Option<&'n str> {
     let mut fields = item.fields()?;
     let pointer = fields.require(request_json::KIND.key);
     fields.finish();
-    request_body::fingerprinted(&pointer?, scope.parts)
+    let pointer = request_body::fingerprinted(&pointer?, scope.parts)?;
+    // So that the next one counts this one.
+    Part::fingerprint(pointer).into_iter().for_each(|part| _ = scope.parts.intern(part));
+    Some(pointer)
 }
 
 #[cfg(test)]

@@ -121,17 +121,18 @@ impl GroupVerdict {
 }
 
 impl Demand {
-    /// Turns a refusal into an admission if the rule may charge what is left in place of the
-    /// estimate, or if a grant pays; otherwise returns `verdict`.
+    /// `verdict`; if it refuses, and a grant pays, or the rule takes what is left in place of the
+    /// estimate, an admission.
     #[cold]
     #[inline(never)]
     fn or_less(&self, cell: &mut [u8], before: &[u8], now: Time, verdict: Verdict) -> Verdict {
         let Demand { quota, cost, headroom, .. } = self;
-        let rest = verdict.remaining.min(*cost);
-        if rest == 0 || verdict.is_penalty() || !self.takes_rest() {
-            return quota.or_grant(cell, now, *cost, verdict);
+        let verdict = quota.or_grant(cell, now, *cost, verdict);
+        let (rest, least) = (verdict.remaining.min(*cost), self.least_rest());
+        match verdict.admits() || verdict.is_penalty() || least == 0 || rest < least {
+            true => verdict,
+            false => quota.step_with_headroom(cell, before, now, rest, *headroom),
         }
-        quota.step_with_headroom(cell, before, now, rest, *headroom)
     }
 }
 

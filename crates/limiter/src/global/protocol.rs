@@ -98,7 +98,7 @@ pub type Replies = Vec<Result<Vec<RuleReply>, CallError>>;
 ///     enforced: true,
 ///     cost: 1,
 ///     peeks: false,
-///     takes_rest: false,
+///     least_rest: 0,
 ///     lease: 0,
 ///     penalty: None,
 ///     headroom: 0,

@@ -85,9 +85,9 @@ pub struct RuleQuery {
     /// The units that the request has to leave for requests of high priority; 0: none. The verdict
     /// is without them: see [`step_with_headroom`](crate::policy::PlacedQuota::step_with_headroom).
     pub headroom: u64,
-    /// Whether a request that costs more than is left is charged what is left, in place of being
-    /// refused.
-    pub takes_rest: bool,
+    /// If less than the cost is left, but at least so much, the request is charged what is left. 0:
+    /// it is refused.
+    pub least_rest: u64,
     /// Whether a grant may pay if the quota refuses: see [`StoreChange::Grant`].
     pub takes_grants: bool,
 }
@@ -204,7 +204,7 @@ impl GlobalGroup {
             let Demand { mode, cost, headroom, .. } = demand;
             (query.enforced, query.cost) = (*mode == Mode::Enforce, *cost);
             (query.peeks, query.headroom) = (*cost == 0, *headroom);
-            query.takes_rest = demand.takes_rest();
+            query.least_rest = demand.least_rest();
         }
         queries
     }
@@ -230,7 +230,7 @@ impl GlobalGroup {
                 enforced: rule.enforced(),
                 cost: 0,
                 peeks: false,
-                takes_rest: false,
+                least_rest: 0,
                 lease: if fetches { quota.lease() } else { 0 },
                 penalty: quota.penalty().map(Penalty::parameters),
                 headroom: 0,

@@ -21,8 +21,8 @@ pub struct Cost {
     pub charge: Option<Statuses>,
     /// Set if the charge is refunded if the response has such a status.
     pub refund: Option<Statuses>,
-    /// Whether a request whose estimate exceeds what is left is charged what is left. Otherwise it
-    /// is refused.
+    /// Whether a request is charged what is left if that is less than its estimate, but at least a
+    /// quarter of it, or the default. Otherwise it is refused.
     pub takes_rest: bool,
 }
 
@@ -424,8 +424,9 @@ impl Cost {
                 let factor = pending.factor().map_or(ONE, u64::from);
                 let Total { thousandths, is_seen, is_final } = sum.total(usage, measures);
                 if let (PendingUnits::Estimated { estimated, .. }, true) = (pending, is_seen && is_final) {
+                    // An input that was estimated too high says nothing about the output.
                     let all = u64::try_from(thousandths).unwrap_or(u64::MAX);
-                    output = Some(all.saturating_sub(estimated.input));
+                    output = all.checked_sub(estimated.input);
                 }
                 let (seen, default) = (units(thousandths, factor), default.unwrap_or(estimate.units));
                 let default = scaled(default, factor);
@@ -541,22 +542,30 @@ impl PendingCost {
         self.units.factor().filter(|_| has_factors)
     }
 
-    /// Whether the request is charged what is left if its estimate exceeds that.
-    pub(crate) fn takes_rest(&self) -> bool {
-        self.cost.takes_rest
+    /// The least that is charged in place of this estimate; 0: all of it. Otherwise a bucket would
+    /// admit a request for each unit that comes.
+    pub(crate) fn least_rest(&self, estimate: u64) -> u64 {
+        let default = match &self.cost.source {
+            CostSource::Response { default, .. } => default.unwrap_or(u64::MAX),
+            _ => u64::MAX,
+        };
+        if self.cost.takes_rest { estimate.div_ceil(4).min(default.max(1)) } else { 0 }
     }
 
-    /// Estimates the request again with the value `learned` for its actor. Returns the new charge
-    /// on arrival; `None` if it does not depend on `learned`.
+    /// Estimates the request once more by what is `learned` of its actor, at most at `most`. Returns
+    /// the charge on arrival; `None` if it does not depend on that.
     #[cold]
     #[inline(never)]
-    pub(crate) fn estimate_by(&mut self, learned: Option<u64>) -> Option<u64> {
+    pub(crate) fn estimate_by(&mut self, learned: Option<u64>, most: u64) -> Option<u64> {
         let PendingCost { cost, units } = self;
         let CostSource::Response { default, estimate, .. } = &cost.source else { return None };
         let PendingUnits::Estimated { units, factor, estimated } = units else { return None };
         let learned = learned.unwrap_or(first_learned(*default));
-        *units = estimated.units(learned, *factor).min(estimate.max);
-        estimated.is_learned.then(|| cost.estimate(self.units))
+        if !estimated.is_learned {
+            return None;
+        }
+        *units = estimated.units(learned, *factor).min(estimate.max).min(most);
+        Some(cost.estimate(self.units))
     }
 
     /// The request's final cost. Increments `unread` if a number could not be read.

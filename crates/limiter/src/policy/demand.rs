@@ -27,16 +27,19 @@ pub(crate) struct Demand {
 }
 
 impl Demand {
-    /// Estimates the cost with the value learned in the actor's cell.
+    /// Estimates the cost by what is learned of the actor with this cell, up to all that the quota
+    /// admits: otherwise no request could pass and teach a lower cost.
     pub(crate) fn estimate(&mut self, cell: &[u8]) {
+        let PlacedQuota { quota, .. } = &self.quota;
+        let most = quota.shown().rpu.saturating_sub(self.headroom).max(1);
         let learned = self.quota.learned(cell);
-        let cost = self.pending.as_mut().and_then(|pending| pending.estimate_by(learned));
+        let cost = self.pending.as_mut().and_then(|pending| pending.estimate_by(learned, most));
         self.cost = cost.unwrap_or(self.cost);
     }
 
-    /// Whether the rule charges what is left if the estimate exceeds that.
-    pub(crate) fn takes_rest(&self) -> bool {
-        self.pending.as_ref().is_some_and(PendingCost::takes_rest)
+    /// The least that the rule charges if less than the estimate is left; 0: it refuses then.
+    pub(crate) fn least_rest(&self) -> u64 {
+        self.pending.as_ref().map_or(0, |pending| pending.least_rest(self.cost))
     }
 }
 
@@ -139,7 +142,7 @@ impl RuleCheck {
     #[must_use]
     pub fn period_end(&self) -> Option<u64> {
         self.demand.quota.quota.algorithm().of_calendar()?;
-        let verdict = self.verdict()?;
+        let verdict = self.verdict().filter(|verdict| !verdict.is_penalty())?;
         let Admission::Refuse { retry_after: Some(wait) } = verdict.admission else { return None };
         // Every boundary is a whole minute; rounding undoes the difference to a global store's
         // clock.

@@ -104,6 +104,8 @@ impl OutputEstimate {
         if !fits || !NUMBERS.contains(&max) || !WEIGHTS.contains(&weight) {
             return Err(CostError::Estimate);
         }
+        // What is learned limits either.
+        let otherwise = if is_learned { otherwise.or(Some(max)) } else { otherwise };
         let mut stated = Vec::new();
         for pointer in pointers {
             stated.push(parts.intern(Part::request_json(pointer).ok_or(CostError::Pointer)?));

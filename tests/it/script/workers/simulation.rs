@@ -349,7 +349,7 @@ fn query(rpu: u64) -> GlobalQuery {
         enforced: true,
         cost: 1,
         peeks: false,
-        takes_rest: false,
+        least_rest: 0,
         lease: 0,
         penalty: None,
         headroom: 0,

@@ -19,7 +19,7 @@ const WAYS: usize = 16;
 const HEADER: usize = 8;
 /// Distinguishes this format from earlier and later ones. The lower 24 bits are the number of
 /// states.
-const FORMAT: u32 = 2 << 24;
+const FORMAT: u32 = 3 << 24;
 const COUNT: u32 = (1 << 24) - 1;
 const FINGERPRINT: usize = 8;
 

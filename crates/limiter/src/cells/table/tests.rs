@@ -126,7 +126,7 @@ fn sealed(table: &Table, words: &[u32], length: usize) -> Vec<u8> {
 
 #[test]
 fn a_value_is_foreign_if_its_states_are_unsound() {
-    const FORMAT: u32 = 2 << 24;
+    const FORMAT: u32 = 3 << 24;
     let table = one_set();
     let whole = 8 + 12 + 16 * (8 + 4);
     let is_foreign = |words: &[u32], length| {

@@ -193,7 +193,7 @@ impl Gateways {
             enforced: false,
             cost: 0,
             peeks: false,
-            takes_rest: false,
+            least_rest: 0,
             lease: 0,
             penalty: None,
             headroom: 0,
