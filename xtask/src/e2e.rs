@@ -33,8 +33,10 @@ const NATIVE_ONLY: [(&str, &str); 6] = [
 ];
 
 /// The tests that `cargo xtask test` leaves to `cargo xtask e2e`, because they take minutes: of
-/// failures of a store and of its connections, and of the engine in another filter.
-const LONG: [&str; 10] = [
+/// failures of a store and of its connections, of the engine in another filter, and of the guides
+/// and manifests, whose documents `check` reads in any case.
+const LONG: [&str; 13] = [
+    "budgets::",
     "embedded::",
     "global::batches",
     "global::carriers",
@@ -45,6 +47,8 @@ const LONG: [&str; 10] = [
     "global::refunds",
     "global::repointed",
     "global::stalls",
+    "manifests::",
+    "migrating::",
 ];
 
 /// Runs the tests whose names contain `filter`, or all.
