@@ -29,6 +29,7 @@ mod embedded;
 mod enforce;
 mod exact;
 mod examples;
+mod ext_proc;
 mod global;
 mod grpc_clients;
 mod hostile;
