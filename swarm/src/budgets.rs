@@ -76,6 +76,9 @@ pub struct Budget {
     pub is_true: bool,
     /// Whether requests come in bursts.
     pub is_bursty: bool,
+    /// Whether the clients first lower what is learned, by cheap requests with padded bodies, and
+    /// then send many that cost much and state nothing.
+    pub is_hostile: bool,
     pub actors: u64,
 }
 
@@ -101,6 +104,7 @@ impl Budget {
             stated: random.choose(&[0, 500, 1_000]),
             is_true: random.happens(700),
             is_bursty: random.happens(500),
+            is_hostile: random.happens(300),
             actors: random.within(1, 2),
         }
     }
@@ -123,6 +127,7 @@ impl Budget {
             stated: 500,
             is_true: true,
             is_bursty: false,
+            is_hostile: false,
             actors: 1,
         }
     }
@@ -332,18 +337,25 @@ impl World {
     }
 
     fn arrive(&mut self, number: u64) -> Result<(), Violation> {
-        let Budget { stated, is_true, cut, actors, .. } = self.budget;
+        let Budget { stated, is_true, is_hostile, cut, actors, .. } = self.budget;
         let random = &mut self.random;
         // Few responses are long, as with language models.
         let mut used = 20 + random.exponential(400).min(MAX_OUTPUT - 20);
         if random.happens(20) {
             used = random.within(2_000, 8_000);
         }
-        let stated = random.happens(stated).then(|| random.choose(&[1_000, 4_000, MAX_OUTPUT]));
+        let mut stated = random.happens(stated).then(|| random.choose(&[1_000, 4_000, MAX_OUTPUT]));
         if let Some(stated) = stated.filter(|_| is_true) {
             used = used.min(stated);
         }
-        let input = random.exponential(200).min(4_000);
+        let mut input = random.exponential(200).min(4_000);
+        used += input;
+        if is_hostile {
+            (input, stated, used) = match number % 200 {
+                0..150 => (random.choose(&[0, 0, 4_000]), random.choose(&[None, Some(1)]), 1),
+                _ => (0, None, 8_000),
+            };
+        }
         let is_cut = random.happens(cut);
         let actor = random.below(actors);
         let place = random.below(self.workers.len() as u64) as usize;
@@ -358,7 +370,6 @@ impl World {
         let policy = std::sync::Arc::clone(state.worker.policy());
         let (session, decision) = Session::start(&mut state.worker, &policy.request(&Sent(values)), || now);
         let decision = decision.clone();
-        let used = used + input;
         let request = Request { actor, input, stated, used, is_cut, estimate: 0, charged: 0, number };
         match decision.outcome {
             Outcome::Query(ticket) => {
@@ -419,7 +430,9 @@ impl World {
             Charge::Nothing => estimate == 0,
             Charge::Stated => estimate == stated,
             Charge::StatedOrLearned if request.stated.is_some() => estimate == input + stated,
-            Charge::StatedOrLearned | Charge::Learned => (input + 1..=input + stated).contains(&estimate),
+            Charge::StatedOrLearned | Charge::Learned => {
+                ((input + 1).min(self.budget.quota)..=input + stated).contains(&estimate)
+            }
         };
         let least = estimate.div_ceil(4).min(DEFAULT);
         let takes_part = self.budget.takes_rest && (least..estimate).contains(&charged);
