@@ -43,8 +43,8 @@ pub enum Part {
     /// that becomes a tunnel, whatever it declares. That is one with `upgrade`, or `CONNECT`.
     BodySize,
     /// A value in the request's body: text, a whole number in its shortest decimal form, `true` or
-    /// `false`. Absent if the body has nothing there, or `null`. [`HeaderLines::Unread`] if the body
-    /// or the value could not be read.
+    /// `false`. Absent if the body has nothing there, or `null`. [`HeaderLines::Unread`] if the
+    /// body or the value could not be read.
     RequestJson(JsonPart),
 }
 

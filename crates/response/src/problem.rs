@@ -101,8 +101,8 @@ impl Problem {
         self.kind.names(self.status).1
     }
 
-    /// The problem as JSON: `type`, `title`, `status`, `detail` if an actor is missing, `resets` if a
-    /// period of the calendar refuses, and `violated-policies`. The last lists the names of the
+    /// The problem as JSON: `type`, `title`, `status`, `detail` if an actor is missing, `resets` if
+    /// a period of the calendar refuses, and `violated-policies`. The last lists the names of the
     /// rules in `refusing`, in the order they were checked. The text ends with a newline for
     /// terminals.
     pub(super) fn json(self, policy: &Policy, refusing: impl Iterator<Item = RuleId>) -> String {

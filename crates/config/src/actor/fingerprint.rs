@@ -1,4 +1,4 @@
-//! The reader of `{fingerprint: [{request_json: /params/name}, {request_json: /params/arguments}]}`.
+//! The reader of `fingerprint: [{request_json: /params/name}, {request_json: /params/arguments}]`.
 
 use super::{ActorKind, Scope, request_json};
 use crate::request_body;

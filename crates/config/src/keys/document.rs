@@ -145,7 +145,7 @@ pub(super) const SOURCES: &[Key] = &[
         .on("actors.md#parts-of-the-body"),
     key(
         "fingerprint",
-        "What these values in the request's body are, of which each may be an object or a list.",
+        "These values of the request's body together. Each may be an object or a list.",
         Shape::List(&Shape::Def("fingerprint"), 1, Some(8)),
     )
     .on("actors.md#fingerprints"),

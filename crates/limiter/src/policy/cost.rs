@@ -552,8 +552,8 @@ impl PendingCost {
         if self.cost.takes_rest { estimate.div_ceil(4).min(default.max(1)) } else { 0 }
     }
 
-    /// Estimates the request once more by what is `learned` of its actor, at most at `most`. Returns
-    /// the charge on arrival; `None` if it does not depend on that.
+    /// Estimates the request again by the `learned` cost of its actor, up to `most`. Returns the
+    /// charge on arrival; `None` if the estimate does not depend on the learned cost.
     #[cold]
     #[inline(never)]
     pub(crate) fn estimate_by(&mut self, learned: Option<u64>, most: u64) -> Option<u64> {

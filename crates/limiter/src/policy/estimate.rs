@@ -104,7 +104,7 @@ impl OutputEstimate {
         if !fits || !NUMBERS.contains(&max) || !WEIGHTS.contains(&weight) {
             return Err(CostError::Estimate);
         }
-        // What is learned limits either.
+        // The learned cost is the limit in both cases, so one form stands for them.
         let otherwise = if is_learned { otherwise.or(Some(max)) } else { otherwise };
         let mut stated = Vec::new();
         for pointer in pointers {

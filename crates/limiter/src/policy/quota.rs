@@ -545,8 +545,8 @@ impl PlacedQuota {
 
 /// Grants: see [`grant`]. Only steps that the quota refuses look at them.
 impl PlacedQuota {
-    /// Forgets what the states have counted and learned, with a penalty of any quota of the rule and
-    /// a grant.
+    /// Forgets what the states have counted and learned, with a penalty of any quota of the rule
+    /// and a grant.
     pub(crate) fn reset(&self, cell: &mut [u8]) {
         self.set_learned(cell, 0);
         self.place.count_mut(cell).fill(0);
