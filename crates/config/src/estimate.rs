@@ -4,7 +4,7 @@ use super::cost::{WHOLE, is_few, thousandths};
 use super::request_body;
 use diana_document::{Fields, Node, Value};
 use diana_limiter::policy::{InputEstimate, OutputEstimate, RequestEstimate};
-use diana_limiter::request::{Part, Parts};
+use diana_limiter::request::Parts;
 
 /// The most bytes for one unit of an estimate.
 const MOST_PER: u64 = 1 << 20;
@@ -91,15 +91,7 @@ fn output(node: &Node, most: u64, parts: &mut Parts) -> Option<OutputEstimate> {
         if !is_few(&nodes, &json, "JSON pointers") {
             return None;
         }
-        for node in &nodes {
-            let pointer = request_body::pointer(node, parts);
-            // So that the next one counts this one.
-            pointer
-                .iter()
-                .filter_map(|text| Part::request_json(text))
-                .for_each(|part| _ = parts.intern(part));
-            pointers.extend(pointer);
-        }
+        nodes.iter().for_each(|node| pointers.extend(request_body::pointer(node, parts)));
         if pointers.len() < nodes.len() {
             return None;
         }
@@ -111,7 +103,6 @@ fn output(node: &Node, most: u64, parts: &mut Parts) -> Option<OutputEstimate> {
     if !has_pointers && !is_learned {
         return None;
     }
-    let pointers: Vec<&str> = pointers.iter().map(String::as_str).collect();
     OutputEstimate::new(&pointers, otherwise?, is_learned, (weight?, max?), parts).ok()
 }
 

@@ -58,24 +58,25 @@ pub(super) fn compile(node: Node) -> RequestBodyOptions {
     options
 }
 
-/// A JSON pointer to a value in the body.
-pub(super) fn pointer(node: &Node, parts: &Parts) -> Option<String> {
+/// Adds the value at a JSON pointer in the body to `parts`.
+pub(super) fn pointer<'n>(node: &Node<'n>, parts: &mut Parts) -> Option<&'n str> {
     let text = node.text()?;
-    check_pointer(text, node, parts).map(|()| text.to_owned())
+    add_pointer(text, node, parts).map(|()| text)
 }
 
-/// A JSON pointer to a value in the body, for its fingerprint.
-pub(super) fn fingerprinted<'n>(node: &Node<'n>, parts: &Parts) -> Option<&'n str> {
+/// Adds the fingerprint of the value at a JSON pointer in the body to `parts`.
+pub(super) fn fingerprinted<'n>(node: &Node<'n>, parts: &mut Parts) -> Option<&'n str> {
     let text = node.text()?;
-    check_part(Part::fingerprint(text), text, node, parts).map(|()| text)
+    add(Part::fingerprint(text), text, node, parts).map(|()| text)
 }
 
-/// Reports a pointer that is wrong, or that is one too many.
-pub(super) fn check_pointer(pointer: &str, node: &Node, parts: &Parts) -> Option<()> {
-    check_part(Part::request_json(pointer), pointer, node, parts)
+/// Like [`pointer`], with a text that stands elsewhere than in `node`.
+pub(super) fn add_pointer(pointer: &str, node: &Node, parts: &mut Parts) -> Option<()> {
+    add(Part::request_json(pointer), pointer, node, parts)
 }
 
-fn check_part(part: Option<Part>, pointer: &str, node: &Node, parts: &Parts) -> Option<()> {
+/// Adds a part. Reports a pointer that is wrong, or that is one too many.
+fn add(part: Option<Part>, pointer: &str, node: &Node, parts: &mut Parts) -> Option<()> {
     let Some(part) = part else {
         node.fail(format!("expected {EXPECTED}, found {}", quoted(pointer)));
         return None;
@@ -85,17 +86,14 @@ fn check_part(part: Option<Part>, pointer: &str, node: &Node, parts: &Parts) -> 
         node.fail(TOO_MANY);
         return None;
     }
+    parts.intern(part);
     Some(())
 }
 
 /// Adds the members of a JSON-RPC request. `response` is the object with `json_rpc`.
 pub(super) fn read_calls(response: &Node, parts: &mut Parts) {
     for pointer in Call::POINTERS {
-        if check_pointer(pointer, response, parts).is_some()
-            && let Some(part) = Part::request_json(pointer)
-        {
-            parts.intern(part);
-        }
+        _ = add_pointer(pointer, response, parts);
     }
 }
 

@@ -4,7 +4,6 @@ use super::{ActorKind, Scope, request_json};
 use crate::request_body;
 use diana_document::Node;
 use diana_limiter::actor::{Actor, Fingerprint};
-use diana_limiter::request::Part;
 
 /// The kind `fingerprint`.
 pub(super) static KIND: ActorKind = ActorKind { key: "fingerprint", read, bare: None };
@@ -28,10 +27,7 @@ fn pointer<'n>(item: &Node<'n>, scope: &mut Scope) -> Option<&'n str> {
     let mut fields = item.fields()?;
     let pointer = fields.require(request_json::KIND.key);
     fields.finish();
-    let pointer = request_body::fingerprinted(&pointer?, scope.parts)?;
-    // So that the next one counts this one.
-    Part::fingerprint(pointer).into_iter().for_each(|part| _ = scope.parts.intern(part));
-    Some(pointer)
+    request_body::fingerprinted(&pointer?, scope.parts)
 }
 
 #[cfg(test)]

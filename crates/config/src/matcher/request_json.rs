@@ -16,7 +16,7 @@ fn read(node: Node, scope: &mut Scope) -> Option<Box<dyn Matcher>> {
 }
 
 fn value(pointer: &str, node: &Node, parts: &mut Parts) -> Option<Box<dyn Lookup>> {
-    request_body::check_pointer(pointer, node, parts)?;
+    request_body::add_pointer(pointer, node, parts)?;
     Some(Box::new(Lines::request_json(pointer, parts).ok()?))
 }
 
