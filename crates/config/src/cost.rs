@@ -396,7 +396,7 @@ fn header(mut fields: Fields, kind: Option<&AlgorithmKind>, parts: &mut Parts) -
     max.flatten()?;
     match json {
         Some(_) if name.is_some() => None,
-        Some(_) => Cost::request_json(&pointer?, default?, min?..=most, parts).ok(),
+        Some(_) => Cost::request_json(pointer?, default?, min?..=most, parts).ok(),
         None => Cost::header(&name?, default?, min?..=most, parts).ok(),
     }
 }

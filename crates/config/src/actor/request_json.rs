@@ -10,7 +10,7 @@ pub(super) static KIND: ActorKind = ActorKind { key: "request_json", read, bare:
 
 fn read(node: Node, scope: &mut Scope) -> Option<Box<dyn Actor>> {
     let pointer = request_body::pointer(&node, scope.parts)?;
-    Some(Box::new(RequestJson::new(&pointer, scope.parts).ok()?))
+    Some(Box::new(RequestJson::new(pointer, scope.parts).ok()?))
 }
 
 #[cfg(test)]
