@@ -70,7 +70,7 @@ pub(super) fn fingerprinted<'n>(node: &Node<'n>, parts: &mut Parts) -> Option<&'
     add(Part::fingerprint(text), text, node, parts).map(|()| text)
 }
 
-/// Like [`pointer`], with a text that stands elsewhere than in `node`.
+/// Like [`pointer()`], with a text that stands elsewhere than in `node`.
 pub(super) fn add_pointer(pointer: &str, node: &Node, parts: &mut Parts) -> Option<()> {
     add(Part::request_json(pointer), pointer, node, parts)
 }
