@@ -555,6 +555,8 @@ local function calendar(rpu, present, begins, ends, next_ends, borrow)
   if now < begins then current, last = present - 1, begins end
   if now >= ends then current, last = present + 1, next_ends end
   local longest = max(ends - begins, next_ends - ends)
+  -- That of another anchor in another zone.
+  longest = longest + min(longest / 8, 25 * HOUR)
 
   -- The period that counts now: its number, its end, and what is used.
   local function counting()
@@ -567,7 +569,7 @@ local function calendar(rpu, present, begins, ends, next_ends, borrow)
     decode = function(v) over, used, number, cuts = unpack(v, 2, 5) end,
     encode = function() return {CALENDAR, over, used, number, cuts} end,
     prepare = function()
-      if over - now > longest + min(longest / 8, 25 * HOUR) then over, number, cuts = last, current, cuts + 1 end
+      if over - now > longest then over, number, cuts = last, current, cuts + 1 end
     end,
     step = function(cost)
       local at, till, taken = counting()
@@ -577,7 +579,8 @@ local function calendar(rpu, present, begins, ends, next_ends, borrow)
         over, used, number = till, taken, at
       end
       -- The first boundary after which the number is larger.
-      local boundary = at > present and next_ends or at == present and ends or begins
+      local boundary = at > present + 1 and 2 * next_ends - ends or at > present and next_ends
+        or at == present and ends or begins
       local wait = max(till, at < current and 0 or boundary) - now
       -- The clock of the gateway is behind by more than a period.
       if wait <= 0 then wait = SECOND end

@@ -9,7 +9,7 @@ pub const SCRIPT: &str = match std::str::from_utf8(&BYTES) {
 };
 
 /// The SHA-1 of [`SCRIPT`] in hexadecimal, for `EVALSHA`.
-pub const SHA1: &str = "3dd3aab6ce9d66db886a96f91dbfeb03a71d6216";
+pub const SHA1: &str = "b13a066f4db3777877eee732f863f632996065ef";
 
 /// [`SCRIPT`], unpacked.
 pub(crate) fn unpacked() -> String {

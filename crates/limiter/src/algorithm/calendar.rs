@@ -52,6 +52,14 @@ fn instant(second: u64) -> Time {
     Time::ZERO.after(Span::from_secs(second))
 }
 
+/// The end of the period after `period`, or of the one behind it if the stored number is two ahead:
+/// weeks that begin on a Monday in the east and on the next Sunday in the west are eight days apart.
+fn end_behind(period: Period, stored: u32) -> u64 {
+    let Period { number, end, next_end, .. } = period;
+    let more = if stored.saturating_sub(number) > 1 { next_end.saturating_sub(end) } else { 0 };
+    next_end.saturating_add(more)
+}
+
 impl CalendarWindow {
     /// The same window with other numbers.
     pub(super) fn with(&self, rpu: u64, borrow: u64) -> CalendarWindow {
@@ -96,12 +104,12 @@ impl CalendarWindow {
     /// How long until the next period begins.
     #[inline(never)]
     fn ends_in(&self, counting: Counting, now: Time) -> Span {
-        let Period { number, end, next_end, .. } = self.period(now);
+        let period = self.period(now);
         // The first boundary after which the number is larger.
-        let boundary = match counting.number.cmp(&number) {
+        let boundary = match counting.number.cmp(&period.number) {
             Ordering::Less => 0,
-            Ordering::Equal => end,
-            Ordering::Greater => next_end,
+            Ordering::Equal => period.end,
+            Ordering::Greater => end_behind(period, counting.number),
         };
         counting.end.max(instant(boundary)).since(now)
     }
@@ -186,11 +194,11 @@ impl Kind for CalendarWindow {
     #[inline(never)]
     fn rests_in(&self, cell: &[u8], now: Time) -> Span {
         let (end, stored) = (Time::from_ns(u64_at(cell, 0)), u32_at(cell, NUMBER));
-        let Period { number, end: present, next_end, .. } = self.period(now);
-        let boundary = match number.checked_sub(stored) {
+        let period = self.period(now);
+        let boundary = match period.number.checked_sub(stored) {
             _ if end == Time::ZERO => 0,
-            None | Some(0) => next_end,
-            Some(1) => present,
+            None | Some(0) => end_behind(period, stored),
+            Some(1) => period.end,
             Some(_) => 0,
         };
         end.max(instant(boundary)).since(now)

@@ -21,6 +21,9 @@ fn at(seconds: u64) -> Time {
 
 const HOUR: Span = Span::from_secs(3_600);
 
+/// The first word of a value, without the number of states.
+const FORMAT: u32 = 3 << 24;
+
 /// Longer than an unknown state is kept after its end.
 const LATER: u64 = 3_600 + 120;
 
@@ -126,7 +129,6 @@ fn sealed(table: &Table, words: &[u32], length: usize) -> Vec<u8> {
 
 #[test]
 fn a_value_is_foreign_if_its_states_are_unsound() {
-    const FORMAT: u32 = 3 << 24;
     let table = one_set();
     let whole = 8 + 12 + 16 * (8 + 4);
     let is_foreign = |words: &[u32], length| {
@@ -519,7 +521,7 @@ proptest! {
     ) {
         let (store, table) = (Memory::new(), of(&known[0]));
         let sizes: usize = states.values().map(|size| *size as usize).sum();
-        let header = [2 << 24 | states.len() as u32, 0].into_iter();
+        let header = [FORMAT | states.len() as u32, 0].into_iter();
         let header = header.chain(states.iter().flat_map(|(identity, size)| [*identity, *size]));
         let length = 8 + 12 * states.len() + 16 * (8 + sizes);
         let words: Vec<u32> = header.chain(body.iter().copied().cycle()).take(length / 4 + 1).collect();
