@@ -15,7 +15,7 @@ mod model;
 mod nginx;
 mod order;
 mod partial;
-mod place;
+pub(crate) mod place;
 mod redis;
 pub mod render;
 mod replicas;

@@ -4,13 +4,14 @@
 mod actors;
 mod args;
 mod conditions;
-mod document;
+pub(crate) mod document;
+pub(crate) mod gateways;
 mod limits;
 mod lists;
 mod near;
 mod outcome;
 mod report;
-mod request;
+pub(crate) mod request;
 mod rules;
 mod runs;
 mod simulation;
@@ -19,6 +20,7 @@ mod visible;
 
 pub use args::Args;
 pub use report::*;
+pub(crate) use simulation::{Decided, Simulation};
 
 use crate::output::{self, Format};
 use crate::valid;
@@ -26,6 +28,7 @@ use miette::{Result, bail, miette};
 use std::io::Read;
 use std::path::Path;
 use std::process::ExitCode;
+use std::rc::Rc;
 use std::{fs, io};
 
 /// Runs the command.
@@ -58,35 +61,50 @@ pub fn explain(args: &Args, document: &[u8]) -> Result<Explanation> {
     let value = diana_document::parse(document).map_err(|error| miette!("{error}"))?;
     let document = document::Document::of(&value);
     let (incoming, simulation) = match (&args.log, args.line) {
-        (Some(log), Some(line)) => simulation::of_line(&document, log, args, line)?,
+        (Some(log), Some(line)) => {
+            let (incoming, simulation) = simulation::of_line(&document, log, args, line)?;
+            (Rc::new(incoming), simulation)
+        }
         _ => {
             let body = args.body.as_deref().map(|path| read_body(path, args)).transpose()?;
             let mut incoming = request::Incoming::of(args, body.as_deref())?;
             if let Some(body) = &body {
                 incoming.read_body(body, &document::compile(&value)?);
             }
+            let incoming = Rc::new(incoming);
             let simulation = simulation::run(&document, &incoming)?;
             (incoming, simulation)
         }
     };
-    let matched = limits::matched(&document, &incoming)?;
-    let list = lists::entry(&document, &incoming, &simulation)?;
-    let actors = actors::of_rules(&document, &matched.applying, &incoming);
-    let limits = rules::views(&document, &matched, actors, &simulation);
-    let (nearly, others) = near::limits(&document, &matched, &incoming, args.all);
+    of_decisions(&document, &incoming, &simulation, &name(&args.file), args.all)
+}
+
+/// Explains the decisions about a request. `all`: whether each limit that does not apply is listed.
+pub(crate) fn of_decisions(
+    document: &document::Document,
+    incoming: &request::Incoming,
+    simulation: &Simulation,
+    name: &str,
+    all: bool,
+) -> Result<Explanation> {
+    let matched = limits::matched(document, incoming)?;
+    let list = lists::entry(document, incoming, simulation)?;
+    let actors = actors::of_rules(document, &matched.applying, incoming);
+    let limits = rules::views(document, &matched, actors, simulation);
+    let (nearly, others) = near::limits(document, &matched, incoming, all);
     Ok(Explanation {
-        document: name(&args.file),
+        document: name.to_owned(),
         request: incoming.view(),
-        notes: simulation.notes(&document, &incoming),
+        notes: simulation.notes(document, incoming),
         list,
         plan: simulation.plan.clone(),
         is_high_priority: simulation.is_high_priority,
         limits,
         nearly,
         others,
-        outcomes: outcome::runs(&simulation),
-        admitted: simulation.admitted,
-        refused: simulation.refused,
+        outcomes: outcome::runs(simulation),
+        admitted: simulation.admitted.clone(),
+        refused: simulation.refused.clone(),
     })
 }
 

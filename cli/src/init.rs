@@ -6,6 +6,7 @@ mod args;
 mod endpoint;
 mod envoy;
 mod file;
+mod first_test;
 mod interview;
 mod limit;
 mod nginx;
@@ -32,6 +33,8 @@ use std::process::ExitCode;
 #[derive(Debug, Serialize)]
 struct Written {
     file: String,
+    /// The file with a first test, unless there was one before.
+    test: Option<String>,
     kind: Kind,
     rules: Vec<String>,
     is_shadow: bool,
@@ -65,8 +68,15 @@ pub fn run(args: &Args) -> Result<ExitCode> {
         }
         return Ok(ExitCode::SUCCESS);
     }
+    let test = first_test::text(&plan, &file)?;
     write(&file, &text, args.force)?;
+    let test_file = first_test::file(&file);
+    let is_new = args.force || !test_file.exists();
+    if is_new {
+        write(&test_file, &test, args.force)?;
+    }
     let written = Written {
+        test: is_new.then(|| test_file.display().to_string()),
         next: next(&plan, &file),
         file: file.display().to_string(),
         kind: plan.kind,
@@ -117,11 +127,13 @@ fn write(path: &Path, text: &str, force: bool) -> Result<()> {
 }
 
 fn report(written: &Written) -> String {
-    let Written { file, rules, is_shadow, warnings, next, .. } = written;
+    let Written { file, test, rules, is_shadow, warnings, next, .. } = written;
     let mode = if *is_shadow { ", in shadow mode: no request is refused" } else { "" };
     let warnings: String = warnings.iter().map(|warning| format!("warning: {warning}\n")).collect();
     let rules = format!("{} {}", if rules.len() == 1 { "the rule" } else { "the rules" }, rules.join(", "));
-    format!("wrote `{file}` with {rules}{mode}\n{warnings}next: {next}\n")
+    let test =
+        test.as_ref().map_or(String::new(), |test| format!("wrote `{test}`, which `diana test` runs\n"));
+    format!("wrote `{file}` with {rules}{mode}\n{test}{warnings}next: {next}\n")
 }
 
 /// The command that checks the file, after what is to be filled in.
@@ -160,10 +172,22 @@ fn next(plan: &Plan, file: &Path) -> String {
 
 /// The arguments of a request to which the limit applies.
 fn request(limit: &LimitSpec) -> String {
-    let segment = |segment| if str::starts_with(segment, ['*', '{']) { "x" } else { segment };
-    let path: Vec<&str> = limit.url.trim_start_matches('=').split('/').map(segment).collect();
     let method = limit.methods.first().map_or(String::new(), |method| format!(" --method {method}"));
-    format!("--url {}{method}", quoted(&path.join("/")))
+    format!("--url {}{method}", quoted(&path(limit)))
+}
+
+/// A path that the limit's url matches.
+fn path(limit: &LimitSpec) -> String {
+    let segment = |segment: &'_ str| match segment {
+        // A segment with a type is mostly a number.
+        typed if typed.starts_with('{') && typed.contains(':') => "1".to_owned(),
+        any if any.starts_with(['*', '{']) => "x".to_owned(),
+        literal => literal.to_owned(),
+    };
+    let url = limit.url.trim_start_matches('=').trim_end_matches("/**");
+    let path: Vec<String> = url.split('/').map(segment).collect();
+    let path = path.join("/");
+    if path.is_empty() { "/".into() } else { path }
 }
 
 /// The name of a file as a word of a shell.

@@ -18,6 +18,7 @@ pub mod schema;
 pub mod secrets;
 pub mod shell;
 pub mod source;
+pub mod test;
 pub mod valid;
 
 use clap::{CommandFactory, Parser, Subcommand};
@@ -43,6 +44,8 @@ pub enum Command {
     Explain(Box<explain::Args>),
     /// Run the requests in an access log through the limits, and report which would be refused
     Replay(replay::Args),
+    /// Run the test cases of documents: requests on a virtual clock, and what they expect
+    Test(test::Args),
     /// Print the JSON Schema of documents
     Schema(schema::Args),
     /// Write a first document and the gateway's configuration around it
@@ -71,6 +74,7 @@ pub fn run(arguments: Arguments) -> ExitCode {
         Command::Check(args) => check::run(args),
         Command::Explain(args) => explain::run(args),
         Command::Replay(args) => replay::run(args),
+        Command::Test(args) => test::run(args),
         Command::Schema(args) => schema::run(args),
         Command::Init(args) => init::run(args),
         Command::Ctl(args) => ctl::run(args),
@@ -79,14 +83,19 @@ pub fn run(arguments: Arguments) -> ExitCode {
         Command::Man(args) => shell::man(args, Arguments::command()),
     };
     result.unwrap_or_else(|report| {
-        let text = match report.downcast_ref::<valid::Mistakes>() {
-            Some(mistakes) => mistakes.to_string(),
-            None => format!("{:?}", printable(&report)),
-        };
-        // `eprintln!` panics if nobody reads the errors.
-        let _ = writeln!(io::stderr(), "{text}");
+        print_error(&report);
         ExitCode::from(COULD_NOT_RUN)
     })
+}
+
+/// Prints an error on standard error.
+fn print_error(report: &Report) {
+    let text = match report.downcast_ref::<valid::Mistakes>() {
+        Some(mistakes) => mistakes.to_string(),
+        None => format!("{:?}", printable(report)),
+    };
+    // `eprintln!` panics if nobody reads the errors.
+    let _ = writeln!(io::stderr(), "{text}");
 }
 
 /// The error, safe for a terminal: its messages quote documents, logs and file names. Only

@@ -14,12 +14,17 @@ use std::path::Path;
 /// The document of a file, as JSON. The path may end with a line, as in `envoy.yaml:43`.
 pub fn document(path: &Path) -> Result<Vec<u8>> {
     let (file, line) = source::read(path)?;
+    Ok(document_of(file, line)?.1)
+}
+
+/// The file, and its only document or the one at a line, as JSON.
+pub fn document_of(file: File, line: Option<usize>) -> Result<(File, Vec<u8>)> {
     let selected = match source::select(&file, line) {
         Ok(selected) => selected,
         Err(error) => return Err(shown(file, None).unwrap_or(error)),
     };
     match source::configuration(&selected.json) {
-        Ok(_) => Ok(selected.json),
+        Ok(_) => Ok((file, selected.json)),
         Err(error) => Err(shown(file, Some(selected.range)).unwrap_or(error)),
     }
 }
@@ -37,10 +42,7 @@ fn shown(file: File, document: Option<Range<usize>>) -> Option<miette::Report> {
                 && (range.start..=range.end).contains(&finding.range.start)
         }
     });
-    let errors = report.findings.len();
-    let text = render::text(&[report], stderr().is_terminal());
-    let count = if errors == 1 { "1 error".to_owned() } else { format!("{errors} errors") };
-    (errors > 0).then(|| Mistakes { text: text + &count }.into())
+    (!report.findings.is_empty()).then(|| Mistakes::of(report).into())
 }
 
 /// The mistakes of a document, as `diana check` shows them. The text is complete: nothing is added
@@ -48,6 +50,17 @@ fn shown(file: File, document: Option<Range<usize>>) -> Option<miette::Report> {
 #[derive(Debug)]
 pub struct Mistakes {
     text: String,
+}
+
+impl Mistakes {
+    /// The findings of a report.
+    #[must_use]
+    pub fn of(report: Report) -> Mistakes {
+        let errors = report.findings.len();
+        let text = render::text(&[report], stderr().is_terminal());
+        let count = if errors == 1 { "1 error".to_owned() } else { format!("{errors} errors") };
+        Mistakes { text: text + &count }
+    }
 }
 
 impl fmt::Display for Mistakes {

@@ -236,7 +236,9 @@ pub fn takes_first(document: &Document) -> bool {
     document.part.is_json || matches!(document.body, Body::Text(..))
 }
 
-fn code_of(error: &Error) -> Code {
+/// The code of a mistake.
+#[must_use]
+pub fn code_of(error: &Error) -> Code {
     match &error.key {
         Some(_) if error.why.ends_with(TWICE) => code::REPEATED_KEY,
         Some(_) => code::UNKNOWN_KEY,

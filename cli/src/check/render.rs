@@ -3,17 +3,19 @@
 use super::code::{self, Severity};
 use super::finding::Finding;
 use super::report::{Report, Summary};
+use crate::secrets::Secrets;
 use crate::source::content::File;
 use crate::source::documents::Host;
 use diana_document::quoted;
 use diana_replay::printable::{is_hidden, printable, printable_lines};
 use miette::{
-    Diagnostic, GraphicalReportHandler, GraphicalTheme, LabeledSpan, MietteError, MietteSpanContents,
-    SourceCode, SourceSpan, SpanContents,
+    Diagnostic, GraphicalReportHandler, GraphicalTheme, LabeledSpan, MietteDiagnostic, MietteError,
+    MietteSpanContents, SourceCode, SourceSpan, SpanContents,
 };
 use serde_json::{Value, json};
 use std::fmt;
 use std::fmt::Write;
+use std::ops::Range;
 
 /// The columns of the text.
 const WIDTH: usize = 100;
@@ -27,13 +29,7 @@ const AROUND: usize = 60;
 /// All findings and documents of all files.
 #[must_use]
 pub fn text(reports: &[Report], is_terminal: bool) -> String {
-    let theme = if is_terminal { GraphicalTheme::default() } else { GraphicalTheme::none() };
-    let handler = GraphicalReportHandler::new_themed(theme)
-        .with_width(WIDTH)
-        .with_links(false)
-        .with_context_lines(1)
-        .with_primary_span_start()
-        .without_cause_chain();
+    let handler = handler(is_terminal);
     let mut text = String::new();
     for report in reports {
         let excerpts =
@@ -48,6 +44,54 @@ pub fn text(reports: &[Report], is_terminal: bool) -> String {
         }
     }
     text
+}
+
+fn handler(is_terminal: bool) -> GraphicalReportHandler {
+    let theme = if is_terminal { GraphicalTheme::default() } else { GraphicalTheme::none() };
+    GraphicalReportHandler::new_themed(theme)
+        .with_width(WIDTH)
+        .with_links(false)
+        .with_context_lines(1)
+        .with_primary_span_start()
+        .without_cause_chain()
+}
+
+/// A message about a range of a file, with the lines around it.
+#[must_use]
+pub fn excerpt(file: &File, range: &Range<usize>, message: &str, is_terminal: bool) -> String {
+    let shown = Secrets::of_text(&file.text).masked(shown(&file.text));
+    let excerpts = Excerpts { shown, file };
+    let labels = vec![excerpts.label(range)];
+    let diagnostic = MietteDiagnostic::new(printable_lines(message)).with_labels(labels);
+    let mut text = String::new();
+    // Writing to text cannot fail.
+    let _ = handler(is_terminal).render_report(&mut text, &Sourced { diagnostic, excerpts: &excerpts });
+    text
+}
+
+/// A message in the form that `miette` shows.
+#[derive(Debug)]
+struct Sourced<'a> {
+    diagnostic: MietteDiagnostic,
+    excerpts: &'a Excerpts<'a>,
+}
+
+impl fmt::Display for Sourced<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.diagnostic.fmt(f)
+    }
+}
+
+impl std::error::Error for Sourced<'_> {}
+
+impl Diagnostic for Sourced<'_> {
+    fn source_code(&self) -> Option<&dyn SourceCode> {
+        Some(self.excerpts as &dyn SourceCode)
+    }
+
+    fn labels(&self) -> Option<Box<dyn Iterator<Item = LabeledSpan> + '_>> {
+        self.diagnostic.labels()
+    }
 }
 
 /// `2 errors, 1 warning`
@@ -174,12 +218,7 @@ impl Diagnostic for Shown<'_> {
     }
 
     fn labels(&self) -> Option<Box<dyn Iterator<Item = LabeledSpan> + '_>> {
-        let (file, range) = (self.excerpts.file, &self.finding.range);
-        // A label of several lines, or of a long line, would bury its beginning.
-        let end = file.line(file.position(range.start).line).end;
-        let end = self.excerpts.boundary(end.min(range.start.saturating_add(MAX_LINE)));
-        let length = range.end.min(end).saturating_sub(range.start);
-        Some(Box::new([LabeledSpan::new_primary_with_span(None, (range.start, length))].into_iter()))
+        Some(Box::new([self.excerpts.label(&self.finding.range)].into_iter()))
     }
 }
 
@@ -225,6 +264,15 @@ impl SourceCode for Excerpts<'_> {
 }
 
 impl Excerpts<'_> {
+    /// The part of a range that is marked.
+    fn label(&self, range: &Range<usize>) -> LabeledSpan {
+        // A label of several lines, or of a long line, would bury its beginning.
+        let end = self.file.line(self.file.position(range.start).line).end;
+        let end = self.boundary(end.min(range.start.saturating_add(MAX_LINE)));
+        let length = range.end.min(end).saturating_sub(range.start);
+        LabeledSpan::new_primary_with_span(None, (range.start, length))
+    }
+
     fn contents<'a>(
         &self,
         data: &'a str,

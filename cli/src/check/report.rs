@@ -4,12 +4,13 @@ use super::code::{self, Severity};
 use super::finding::{Finding, Findings};
 use super::mistakes::{Compiled, compile, compiled};
 use super::model::Model;
+use super::place::Places;
 use super::{
     addresses, clusters, document, envoy, files, forgeable, mistakes, nginx, partial, replicas, rules, stats,
     variables, yaml,
 };
 use crate::secrets::Secrets;
-use crate::source::content::{File, Unreadable};
+use crate::source::content::{File, SyntaxError, Unreadable};
 use crate::source::documents::{Document, Host, documents};
 use crate::source::parts::{Form, parts};
 use crate::source::value::Value;
@@ -109,6 +110,37 @@ impl Report {
     #[must_use]
     pub fn of(file: File, fleet: Fleet) -> Report {
         Report::with_files(file, fleet, None)
+    }
+
+    /// The mistakes that a reader of a file's value found, for files that are no documents.
+    #[must_use]
+    pub fn of_errors(file: File, root: &Value, errors: &[Error]) -> Report {
+        let places = Places::new(root, false);
+        let finding = |error: &Error| {
+            let (message, hint) = mistakes::split(&error.why);
+            let range = places.of(error);
+            Finding {
+                code: mistakes::code_of(error),
+                message: message.into(),
+                hint: hint.map(Into::into),
+                range,
+            }
+        };
+        let mut findings: Vec<Finding> = errors.iter().map(finding).collect();
+        findings.sort_by_key(|finding| (finding.range.start, finding.range.end));
+        let secrets = Secrets::of_text(&file.text);
+        Report { file, findings, documents: Vec::new(), secrets }
+    }
+
+    /// The mistake at which the text of a file stops being YAML or JSON.
+    #[must_use]
+    pub fn of_syntax(file: File, error: &SyntaxError) -> Report {
+        let (message, hint) = mistakes::split(&error.why);
+        let range = error.at..error.at.saturating_add(1);
+        let finding =
+            Finding { code: code::SYNTAX, message: message.into(), hint: hint.map(Into::into), range };
+        let secrets = Secrets::of_text(&file.text);
+        Report { file, findings: vec![finding], documents: Vec::new(), secrets }
     }
 
     /// Checks a file, and whether files exist that it names, if its path is given.

@@ -2,6 +2,8 @@
 
 use super::args::Args;
 use super::report::RequestView;
+use base64::Engine;
+use base64::prelude::BASE64_URL_SAFE_NO_PAD;
 use diana_base::time::{Span, Time};
 use diana_config::Configuration;
 use diana_document::{Errors, Node, Value};
@@ -12,11 +14,12 @@ use diana_limiter::request::{HeaderLines, JsonPart, Part, PartId, Source, Values
 use diana_replay::{Record, Slot, Slots};
 use diana_response_meter::{JsonValue, JsonValues, Pointers};
 use jiff::Timestamp;
-use miette::{Result, bail, miette};
+use miette::{Result, miette};
 use std::net::{IpAddr, Ipv4Addr};
 use std::ops::RangeInclusive;
 
 /// A request that comes several times.
+#[derive(Clone, Debug)]
 pub struct Incoming {
     /// The parts of the request.
     pub values: WithBody,
@@ -44,12 +47,29 @@ pub struct Incoming {
     pub lasts: Span,
     /// The instant of the first request.
     pub start: Time,
-    /// The status of the upstream's responses.
-    pub status: u16,
-    /// The size of each response's body in bytes.
-    pub response_bytes: u64,
+    /// The upstream's response.
+    pub response: Answer,
     /// Whether the global store is down.
     pub store_down: bool,
+}
+
+/// What rules read of the upstream's response.
+#[derive(Clone, Debug)]
+pub struct Answer {
+    /// The status.
+    pub status: u16,
+    /// The size of the body in bytes.
+    pub bytes: u64,
+    /// The headers, with names in lower case.
+    pub headers: Vec<(String, String)>,
+    /// The body, if it is JSON.
+    pub json: serde_json::Value,
+}
+
+impl Default for Answer {
+    fn default() -> Answer {
+        Answer { status: 200, bytes: 0, headers: Vec::new(), json: serde_json::Value::Null }
+    }
 }
 
 /// What a document reads of a request's body.
@@ -110,88 +130,175 @@ impl Source for WithBody {
 
 const SPANS: RangeInclusive<Span> = Span::ZERO..=Span::from_secs(366 * 86_400);
 
-impl Incoming {
-    /// Reads the arguments. The error names the argument, and what is allowed.
-    pub fn of(args: &Args, body: Option<&[u8]>) -> Result<Incoming> {
-        let ip: IpAddr = args
-            .ip
-            .parse()
-            .map_err(|_| miette!("--ip: expected an address such as `203.0.113.7`, found `{}`", args.ip))?;
-        if !is_token(args.method.as_bytes()) {
-            bail!("--method: expected a method such as `GET`, found `{}`", args.method.escape_debug());
+/// A request as its user describes it, before it is read.
+pub struct Description<'a> {
+    /// The method.
+    pub method: &'a str,
+    /// The path with its query, or a whole URL.
+    pub url: &'a str,
+    /// The address of the peer.
+    pub ip: &'a str,
+    /// The headers.
+    pub headers: Vec<(String, String)>,
+    /// The host, in place of that of the URL.
+    pub host: Option<&'a str>,
+    /// The scheme, in place of that of the URL.
+    pub scheme: Option<&'a str>,
+    /// The body.
+    pub body: Option<&'a [u8]>,
+    /// The size of the body, or `unknown`. By default, that of the header or of the body.
+    pub body_size: Option<&'a str>,
+    /// Attributes of the gateway.
+    pub properties: Vec<(Vec<String>, String)>,
+}
+
+/// A mistake in a [`Description`].
+pub struct Wrong {
+    /// The field, such as `url`.
+    pub field: &'static str,
+    /// What is expected, and what was found.
+    pub why: String,
+}
+
+impl Wrong {
+    fn new(field: &'static str, why: impl Into<String>) -> Wrong {
+        Wrong { field, why: why.into() }
+    }
+}
+
+impl Description<'_> {
+    /// The request, which comes once, at the instant 0.
+    pub fn read(self) -> Result<Incoming, Wrong> {
+        let Description { method, host, scheme, body, headers, .. } = self;
+        let ip: IpAddr = self.ip.parse().map_err(|_| {
+            Wrong::new(
+                "ip",
+                format!("expected an address such as `203.0.113.7`, found `{}`", self.ip.escape_debug()),
+            )
+        })?;
+        if !is_token(method.as_bytes()) {
+            let why = format!("expected a method such as `GET`, found `{}`", method.escape_debug());
+            return Err(Wrong::new("method", why));
         }
-        let headers = args.headers.iter().map(|header| read_header(header)).collect::<Result<Vec<_>>>()?;
-        let url = Url::of(args.url.as_deref().unwrap_or_default())?;
+        let headers: Vec<(String, String)> = headers
+            .into_iter()
+            .map(|(name, value)| header(&name, &value).map_err(|why| Wrong::new("headers", why)))
+            .collect::<Result<_, Wrong>>()?;
+        let url = Url::of(self.url).map_err(|why| Wrong::new("url", why))?;
         let header = |name: &str| headers.iter().find(|(known, _)| known == name).map(|(_, value)| value);
-        if args.host.as_deref() == Some("") {
-            bail!("--host: expected a host such as `example.org`, found nothing");
+        if host == Some("") {
+            return Err(Wrong::new("host", "expected a host such as `example.org`, found nothing"));
         }
-        if args.scheme.as_deref() == Some("") {
-            bail!("--scheme: expected a scheme such as `https`, found nothing");
+        if scheme == Some("") {
+            return Err(Wrong::new("scheme", "expected a scheme such as `https`, found nothing"));
         }
-        let host = args.host.as_ref().or(url.authority.as_ref()).or_else(|| header("host")).cloned();
-        let scheme = args.scheme.clone().or(url.scheme).unwrap_or_else(|| "http".into());
-        let body_size = match args.body_size.as_deref() {
+        let host = host.map(str::to_owned).or(url.authority).or_else(|| header("host").cloned());
+        let scheme = scheme.map(str::to_owned).or(url.scheme).unwrap_or_else(|| "http".into());
+        let body_size = match self.body_size {
             Some("unknown") => None,
-            Some(text) => Some(size("--body-size", text)?),
+            Some(text) => Some(size(text).map_err(|why| Wrong::new("body_size", why))?),
             None => match header("content-length") {
-                Some(text) => Some(size("-H content-length", text)?),
+                Some(text) => {
+                    let wrong = |why| Wrong::new("headers", format!("content-length: {why}"));
+                    Some(size(text).map_err(wrong)?)
+                }
                 None => Some(bytes(body.unwrap_or_default())),
             },
         };
         let mut properties = vec![
-            (vec!["request".to_owned(), "method".into()], args.method.clone()),
+            (vec!["request".to_owned(), "method".into()], method.to_owned()),
             (vec!["request".into(), "path".into()], url.target.clone()),
             (vec!["request".into(), "scheme".into()], scheme),
         ];
         properties.extend(host.iter().map(|host| (vec!["request".into(), "host".into()], host.clone())));
-        for property in &args.properties {
-            let (path, value) = read_property(property)?;
+        for (path, value) in self.properties {
             properties.retain(|(known, _)| *known != path);
             properties.push((path, value));
         }
         let mut incoming = Incoming {
-            values: WithBody::default(),
-            method: args.method.clone(),
+            method: method.to_owned(),
             target: url.target,
             host,
             ip,
             headers,
             body_size,
-            body: Body::Absent,
             properties,
-            times: args.times,
-            every: span("--every", &args.every)?,
-            lasts: span("--lasts", &args.lasts)?,
-            start: instant(args.at.as_deref())?,
-            status: args.status,
-            response_bytes: args.response_bytes,
-            store_down: args.store_down,
+            ..Incoming::default()
         };
         incoming.values = incoming.parts();
         Ok(incoming)
     }
+}
 
-    /// The request of a record, which has these values.
-    pub fn logged(record: &Record, slots: &Slots) -> Incoming {
-        let text = |at: usize| record.get(at).map(|value| String::from_utf8_lossy(value).into_owned());
-        let mut incoming = Incoming {
+impl Default for Incoming {
+    /// A request without parts, which comes once.
+    fn default() -> Incoming {
+        Incoming {
             values: WithBody::default(),
             method: String::new(),
             target: String::new(),
             host: None,
             ip: IpAddr::V4(Ipv4Addr::UNSPECIFIED),
             headers: Vec::new(),
-            body_size: record.received,
+            body_size: None,
             body: Body::Absent,
             properties: Vec::new(),
             times: 1,
             every: Span::ZERO,
+            lasts: Span::ZERO,
+            start: Time::ZERO,
+            response: Answer::default(),
+            store_down: false,
+        }
+    }
+}
+
+impl Incoming {
+    /// Reads the arguments. The error names the argument, and what is allowed.
+    pub fn of(args: &Args, body: Option<&[u8]>) -> Result<Incoming> {
+        let headers = args.headers.iter().map(|header| read_header(header)).collect::<Result<_>>()?;
+        let properties = args.properties.iter().map(|property| read_property(property));
+        let properties =
+            properties.collect::<Result<_, String>>().map_err(|why| miette!("--property: {why}"))?;
+        let description = Description {
+            method: &args.method,
+            url: args.url.as_deref().unwrap_or_default(),
+            ip: &args.ip,
+            headers,
+            host: args.host.as_deref(),
+            scheme: args.scheme.as_deref(),
+            body,
+            body_size: args.body_size.as_deref(),
+            properties,
+        };
+        let incoming = description.read().map_err(|Wrong { field, why }| match field {
+            "headers" => miette!("-H: {why}"),
+            field => miette!("--{}: {why}", field.replace('_', "-")),
+        })?;
+        Ok(Incoming {
+            times: args.times,
+            every: span("--every", &args.every)?,
+            lasts: span("--lasts", &args.lasts)?,
+            start: instant(args.at.as_deref()).map_err(|why| miette!("--at: {why}"))?,
+            response: Answer { status: args.status, bytes: args.response_bytes, ..Answer::default() },
+            store_down: args.store_down,
+            ..incoming
+        })
+    }
+
+    /// The request of a record, which has these values.
+    pub fn logged(record: &Record, slots: &Slots) -> Incoming {
+        let text = |at: usize| record.get(at).map(|value| String::from_utf8_lossy(value).into_owned());
+        let mut incoming = Incoming {
+            body_size: record.received,
             lasts: Span::from_ns(record.duration_ns.unwrap_or(0)),
             start: record.start,
-            status: record.status.unwrap_or(200),
-            response_bytes: record.sent.unwrap_or(0),
-            store_down: false,
+            response: Answer {
+                status: record.status.unwrap_or(200),
+                bytes: record.sent.unwrap_or(0),
+                ..Answer::default()
+            },
+            ..Incoming::default()
         };
         let mut values = Vec::new();
         for (slot, value) in slots.iter().enumerate().filter_map(|(at, slot)| Some((slot, text(at)?))) {
@@ -333,31 +440,31 @@ struct Url {
 }
 
 impl Url {
-    fn of(text: &str) -> Result<Url> {
+    fn of(text: &str) -> Result<Url, String> {
         // A target with other bytes never reaches a filter: gateways refuse the request.
         if text.chars().any(|c| c.is_ascii_control() || c == ' ') {
-            bail!("--url: a space or a control character cannot be sent: write a space as `%20`");
+            return Err("a space or a control character cannot be sent: write a space as `%20`".into());
         }
         if text.is_empty() {
-            bail!("--url: {URL}, found nothing");
+            return Err(format!("{URL}, found nothing"));
         }
         let without_fragment = text.split('#').next().unwrap_or(text);
         if text == "*" || without_fragment.starts_with('/') {
             return Ok(Url { scheme: None, authority: None, target: without_fragment.into() });
         }
         let Some((scheme, rest)) = without_fragment.split_once("://") else {
-            bail!("--url: {URL}, found `{}`", text.escape_debug());
+            return Err(format!("{URL}, found `{}`", text.escape_debug()));
         };
         let scheme = scheme.to_ascii_lowercase();
         if !matches!(scheme.as_str(), "http" | "https") {
-            bail!("--url: expected a URL with `http` or `https`, found `{}`", text.escape_debug());
+            return Err(format!("expected a URL with `http` or `https`, found `{}`", text.escape_debug()));
         }
         let end = rest.find(['/', '?']).unwrap_or(rest.len());
         let (authority, target) = rest.split_at_checked(end).unwrap_or((rest, ""));
         // Clients send `user:password@` in a header of its own.
         let host = authority.rsplit_once('@').map_or(authority, |(_, host)| host);
         if host.is_empty() || host.starts_with(':') {
-            bail!("--url: `{}` has no host, {URL}", text.escape_debug());
+            return Err(format!("`{}` has no host, {URL}", text.escape_debug()));
         }
         let slash = if target.starts_with('/') { "" } else { "/" };
         Ok(Url { scheme: Some(scheme), authority: Some(host.into()), target: format!("{slash}{target}") })
@@ -365,30 +472,46 @@ impl Url {
 }
 
 fn read_header(text: &str) -> Result<(String, String)> {
-    let Some((name, value)) = text.split_once(':') else {
-        bail!("-H: expected `name: value`, found `{}`", text.escape_debug());
-    };
-    let name = name.trim();
+    match text.split_once(':') {
+        Some((name, value)) => Ok((name.trim().into(), value.into())),
+        None => Err(miette!("-H: expected `name: value`, found `{}`", text.escape_debug())),
+    }
+}
+
+/// A header with its name in lower case, without white space around its value.
+fn header(name: &str, value: &str) -> Result<(String, String), String> {
     if !is_token(name.as_bytes()) {
-        bail!(
-            "-H: expected letters, digits and marks such as `-` before the colon, found `{}`",
+        return Err(format!(
+            "expected letters, digits and marks such as `-` in the name of a header, found `{}`",
             name.escape_debug()
-        );
+        ));
     }
     let value = value.trim_matches([' ', '\t']);
     if value.contains(['\r', '\n', '\0']) {
-        bail!("-H {name}: a value with a line break or a zero byte cannot be sent");
+        return Err(format!("{name}: a value with a line break or a zero byte cannot be sent"));
     }
     Ok((name.to_ascii_lowercase(), value.into()))
 }
 
-fn read_property(text: &str) -> Result<(Vec<String>, String)> {
-    let Some((path, value)) = text.split_once('=').filter(|(path, _)| !path.is_empty()) else {
-        bail!(
-            "--property: expected `path=value` such as `xds.route_name=main`, found `{}`",
+/// The header with a bearer token of these claims, in JSON. The token has no signature, because
+/// Diana verifies none.
+pub fn bearer(claims: &str) -> (String, String) {
+    let part = |json: &str| BASE64_URL_SAFE_NO_PAD.encode(json);
+    ("authorization".into(), format!("Bearer {}.{}.", part(r#"{"alg":"none"}"#), part(claims)))
+}
+
+fn read_property(text: &str) -> Result<(Vec<String>, String), String> {
+    match text.split_once('=').filter(|(path, _)| !path.is_empty()) {
+        Some((path, value)) => Ok((steps(path), value.into())),
+        None => Err(format!(
+            "expected `path=value` such as `xds.route_name=main`, found `{}`",
             text.escape_debug()
-        );
-    };
+        )),
+    }
+}
+
+/// The steps of the path to an attribute.
+pub fn steps(path: &str) -> Vec<String> {
     // As in a document, `\.` is a dot of a step.
     let (mut steps, mut step, mut is_escaped) = (Vec::new(), String::new(), false);
     for character in path.chars() {
@@ -402,12 +525,12 @@ fn read_property(text: &str) -> Result<(Vec<String>, String)> {
         }
     }
     steps.push(step);
-    Ok((steps, value.into()))
+    steps
 }
 
-fn size(argument: &str, text: &str) -> Result<u64> {
-    let allowed = "expected a number of bytes, or `--body-size unknown`";
-    text.parse().map_err(|_| miette!("{argument}: {allowed}, found `{}`", text.escape_debug()))
+fn size(text: &str) -> Result<u64, String> {
+    let why = || format!("expected a number of bytes, or `unknown`, found `{}`", text.escape_debug());
+    text.parse().map_err(|_| why())
 }
 
 /// A span in the syntax of documents.
@@ -420,18 +543,27 @@ fn span(argument: &str, text: &str) -> Result<Span> {
     })
 }
 
-fn instant(text: Option<&str>) -> Result<Time> {
-    let wrong = || {
-        let text = text.unwrap_or_default().escape_debug();
-        miette!("--at: expected a time such as `2026-01-31T12:00:00Z`, or seconds since 1970, found `{text}`")
-    };
-    let timestamp = match text {
+fn instant(text: Option<&str>) -> Result<Time, String> {
+    match text {
         // Whole seconds, so that `--at` with the instant in the output repeats the run.
-        None => Timestamp::from_second(Timestamp::now().as_second()).map_err(|_| wrong())?,
-        Some(text) if text.bytes().all(|byte| byte.is_ascii_digit()) => {
-            Timestamp::from_second(text.parse().map_err(|_| wrong())?).map_err(|_| wrong())?
-        }
-        Some(text) => text.parse().map_err(|_| wrong())?,
+        None => Timestamp::from_second(Timestamp::now().as_second()).ok().and_then(time),
+        Some(text) => return parsed_instant(text),
+    }
+    .ok_or_else(|| "the clock of this machine is before 1970".into())
+}
+
+/// The instant in a text: RFC 3339, or seconds since 1970.
+pub fn parsed_instant(text: &str) -> Result<Time, String> {
+    let timestamp = match text.bytes().all(|byte| byte.is_ascii_digit()) {
+        true => text.parse().ok().and_then(|seconds| Timestamp::from_second(seconds).ok()),
+        false => text.parse().ok(),
     };
-    u64::try_from(timestamp.as_nanosecond()).map(Time::from_ns).map_err(|_| wrong())
+    timestamp.and_then(time).ok_or_else(|| {
+        let text = text.escape_debug();
+        format!("expected a time such as `2026-01-31T12:00:00Z`, or seconds since 1970, found `{text}`")
+    })
+}
+
+fn time(timestamp: Timestamp) -> Option<Time> {
+    u64::try_from(timestamp.as_nanosecond()).ok().map(Time::from_ns)
 }

@@ -86,7 +86,7 @@ fn rule(rule: &Value) -> String {
 }
 
 /// A value in one line.
-fn flow(value: &Value) -> String {
+pub fn flow(value: &Value) -> String {
     match value {
         Value::String(text) => scalar(text),
         Value::Array(items) => format!("[{}]", items.iter().map(flow).collect::<Vec<_>>().join(", ")),

@@ -17,4 +17,5 @@ mod replay_inputs;
 mod schema;
 mod shell;
 mod snapshot;
+mod test;
 mod valid;

@@ -12,7 +12,7 @@ use std::process::{Command, Output};
 use std::{env, fs};
 
 /// The pages below `docs` whose commands run.
-const PAGES: [&str; 4] = ["cli/explain.md", "cli/init.md", "cli/schema.md", "runbook.md"];
+const PAGES: [&str; 5] = ["cli/explain.md", "cli/init.md", "cli/schema.md", "cli/test.md", "runbook.md"];
 
 #[test]
 fn commands_in_pages_print_what_the_pages_say() {
@@ -33,6 +33,10 @@ fn recipes_of_the_cookbook_do_what_their_pages_say() {
     for entry in fs::read_dir(&cookbook).unwrap() {
         let path = entry.unwrap().path();
         let stem = path.file_stem().unwrap().to_str().unwrap();
+        if let Some(stem) = stem.strip_suffix(".test") {
+            assert!(cookbook.join(format!("{stem}.yaml")).exists(), "{stem}.test.yaml tests no recipe");
+            continue;
+        }
         if path.extension().unwrap() != "yaml" {
             let is_page = stem == "README" || path.with_extension("yaml").exists();
             assert!(is_page, "{} has no configuration", path.display());
@@ -80,6 +84,13 @@ fn the_commands_of_the_readme_run_in_a_clone() {
     let changed = fs::read_to_string(root.join("envoy.yaml")).unwrap().replace("rpu: 10,", "rpu: 100,");
     fs::write(folder.path().join("new.yaml"), changed).unwrap();
     let readme = fs::read_to_string(root.join("README.md")).unwrap();
+    let (_, test) = readme.split_once("```yaml title=limits.test.yaml\n").unwrap();
+    let limits = "- {url: /, rules: [{name: per-ip, actor: ip, rpu: 10, unit: second, burst: 20}]}\n";
+    assert!(readme.contains("{name: per-ip, actor: ip, rpu: 10, unit: second, burst: 20}"));
+    fs::write(folder.path().join("limits.yaml"), limits).unwrap();
+    fs::write(folder.path().join("limits.test.yaml"), test.split_once("```").unwrap().0).unwrap();
+    let tested = run("diana test --require-coverage", folder.path());
+    assert!(tested.status.success(), "{}", String::from_utf8_lossy(&tested.stdout));
     let commands = readme.lines().filter_map(|line| line.strip_prefix("$ diana "));
     let (asking, commands): (Vec<&str>, Vec<&str>) =
         commands.partition(|command| command.contains("--gateway"));

@@ -73,11 +73,11 @@ fn arguments_that_no_client_could_send_are_refused() {
         (vec!["--url", "/", "-H", "x-a"], "-H: expected `name: value`, found `x-a`"),
         (
             vec!["--url", "/", "-H", "x-a: b\r\nx-b: c"],
-            "-H x-a: a value with a line break or a zero byte cannot be sent",
+            "-H: x-a: a value with a line break or a zero byte cannot be sent",
         ),
         (
             vec!["--url", "/", "-H", "é: b"],
-            "-H: expected letters, digits and marks such as `-` before the colon, found `é`",
+            "-H: expected letters, digits and marks such as `-` in the name of a header, found `é`",
         ),
         (vec!["--url", "/", "--method", "G T"], "--method: expected a method such as `GET`, found `G T`"),
         (
@@ -94,7 +94,7 @@ fn arguments_that_no_client_could_send_are_refused() {
         ),
         (
             vec!["--url", "/", "--body-size", "big"],
-            "--body-size: expected a number of bytes, or `--body-size unknown`, found `big`",
+            "--body-size: expected a number of bytes, or `unknown`, found `big`",
         ),
         (
             vec!["--url", "/", "--property", "x"],

@@ -30,9 +30,45 @@ fn a_file_is_never_replaced_without_force() {
     assert_eq!((code, fs::read_to_string(&file).unwrap().as_str()), (2, "mine"));
     let (code, report, _) = diana(folder.path(), &["--limit", "1/second", "--force", "--format", "json"]);
     let report: Value = serde_json::from_str(&report).unwrap();
-    let expected = json!({"file": "envoy.yaml", "kind": "envoy", "rules": ["total"], "is_shadow": false, "warnings": []});
+    let expected = json!({"file": "envoy.yaml", "test": "envoy.test.yaml", "kind": "envoy", "rules": ["total"], "is_shadow": false, "warnings": []});
     assert_eq!((code, report), (0, expected));
     assert!(fs::read_to_string(&file).unwrap().starts_with("# A gateway with Diana"));
+    // A test that somebody has changed stays.
+    let test = folder.path().join("envoy.test.yaml");
+    fs::write(&test, "mine").unwrap();
+    fs::remove_file(&file).unwrap();
+    let (code, report, _) = diana(folder.path(), &["--limit", "1/second"]);
+    assert!(code == 0 && !report.contains("test"), "{report}");
+    assert_eq!(fs::read_to_string(&test).unwrap(), "mine");
+}
+
+/// The first test passes, whatever the limits are, and reaches each rule.
+#[test]
+fn the_first_test_passes() {
+    for (kind, limits) in [
+        ("envoy", &["100/minute per ip on /api", "5/second per user on POST /orders/{id:int}"][..]),
+        (
+            "envoy-native",
+            &["10k/day per header X-Api-Key; gold 20k/day", "1/second per device and ip on =/a/*"],
+        ),
+        ("nginx", &["2 in flight per cookie session on /export/**", "3/minute per query key"]),
+        ("document", &["1000/second on /a", "5/hour per jwt org.user on /b; penalty 10m after 5"]),
+    ] {
+        for shadow in [&[][..], &["--shadow"]] {
+            let folder = tempfile::tempdir().unwrap();
+            let words = limits.iter().flat_map(|limit| ["--limit", limit]);
+            let words: Vec<&str> =
+                ["--kind", kind].into_iter().chain(words).chain(shadow.iter().copied()).collect();
+            let (code, report, errors) = diana(folder.path(), &words);
+            assert_eq!(code, 0, "{report}{errors}");
+            let output = process::Command::new(env!("CARGO_BIN_EXE_diana"))
+                .args(["test", "--require-coverage"])
+                .current_dir(folder.path())
+                .output()
+                .unwrap();
+            assert!(output.status.success(), "{kind} {shadow:?} {}", String::from_utf8_lossy(&output.stdout));
+        }
+    }
 }
 
 #[test]

@@ -1,0 +1,131 @@
+//! Runs the cases of test files: requests on a virtual clock with the outcomes that they expect. The
+//! engine decides, as for `explain`.
+//!
+//! ```text
+//!   limits.test.yaml ─ file ─► cases ─ time line ─► gateways ─ decisions ─► expectations ─► report
+//!   limits.yaml ───────────────────────────────────────┘           └────► coverage
+//! ```
+
+mod args;
+mod arrival;
+mod case;
+mod coverage;
+mod expectation;
+mod file;
+mod moment;
+mod report;
+mod request;
+mod run;
+mod watch;
+
+pub use args::Args;
+pub use report::{CaseReport, Failure, FileReport, Uncovered};
+
+use crate::output;
+use crate::source::content::File;
+use miette::{IntoDiagnostic, Result, bail};
+use std::fs;
+use std::io::{IsTerminal, stdout};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+/// Runs the command.
+pub fn run(args: &Args) -> Result<ExitCode> {
+    let code = run_once(args)?;
+    if args.watch { watch::run(args) } else { Ok(code) }
+}
+
+/// Runs all files once. Returns 1 if a case failed, or if `--require-coverage` misses something.
+fn run_once(args: &Args) -> Result<ExitCode> {
+    let files = files(&args.files)?;
+    if files.is_empty() {
+        bail!("no file `*.test.yaml` is here: name a file, or a folder that has one");
+    }
+    let reports = files.iter().map(|file| file_report(file)).collect::<Result<Vec<FileReport>>>()?;
+    if let Some(path) = &args.junit {
+        let path_name = path.display();
+        fs::write(path, report::junit(&reports)?)
+            .map_err(|error| miette::miette!("--junit: cannot write `{path_name}`: {error}"))?;
+    }
+    match args.form() {
+        args::Form::Text => output::print(&report::text(&reports, stdout().is_terminal()))?,
+        args::Form::Tap => output::print(&report::tap(&reports))?,
+        args::Form::Json => output::print_json(&reports)?,
+    }
+    let is_failed = reports.iter().any(FileReport::is_failed);
+    let is_uncovered = args.require_coverage && reports.iter().any(|report| !report.uncovered.is_empty());
+    Ok(ExitCode::from(u8::from(is_failed || is_uncovered)))
+}
+
+/// Runs the cases of a test file against the document that it names.
+pub fn file_report(path: &Path) -> Result<FileReport> {
+    let test = crate::source::read(path)?.0;
+    let read = file::Read::of(test)?;
+    let document = read.document(path);
+    let document_name = document.display().to_string();
+    let (document_file, line) = crate::source::read(&document)?;
+    let (document_file, json) = crate::valid::document_of(document_file, line)?;
+    read.run(&json, &document_file, &document_name)
+}
+
+/// Runs the cases of a test file, given as text, against a document, also given as text.
+///
+/// ```
+/// use diana_cli::test;
+///
+/// let document = "limits: [{url: /, rules: [{name: per-ip, actor: ip, algo: W, rpu: 2, unit: minute}]}]";
+/// let cases = "
+/// cases:
+///   - name: a third request in a minute is refused
+///     requests:
+///       - {url: /orders, repeat: 2, expect: pass}
+///       - {url: /orders, expect: refused by per-ip}
+///       - {url: /orders, after: 1m, expect: pass}
+/// ";
+/// let report = test::text_report(document, cases).expect("valid files");
+/// assert!(!report.is_failed() && report.uncovered.is_empty());
+/// ```
+pub fn text_report(document: &str, cases: &str) -> Result<FileReport> {
+    let (document, json) = crate::valid::document_of(File::new("limits.yaml", document), None)?;
+    file::Read::of(File::new("limits.test.yaml", cases))?.run(&json, &document, "limits.yaml")
+}
+
+/// The test files among these files and in these folders; those of the present folder if none is
+/// named.
+fn files(named: &[PathBuf]) -> Result<Vec<PathBuf>> {
+    let here = [PathBuf::from(".")];
+    let named = if named.is_empty() { &here[..] } else { named };
+    let mut files = Vec::new();
+    for path in named {
+        if path.is_dir() {
+            let mut found = Vec::new();
+            collect(path, &mut found)?;
+            found.sort();
+            // `./limits.test.yaml` is nobody's name for it.
+            let shown = |path: PathBuf| path.strip_prefix(".").map(Path::to_owned).unwrap_or(path);
+            files.extend(found.into_iter().map(shown));
+        } else {
+            files.push(path.clone());
+        }
+    }
+    Ok(files)
+}
+
+/// The test files in a folder and those below, but for hidden folders.
+fn collect(folder: &Path, found: &mut Vec<PathBuf>) -> Result<()> {
+    let unreadable = |error| miette::miette!("cannot read `{}`: {error}", folder.display());
+    for entry in fs::read_dir(folder).map_err(unreadable)? {
+        let path = entry.into_diagnostic()?.path();
+        let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        if name.starts_with('.') {
+            continue;
+        }
+        // A link to a folder may lead back to it.
+        if path.is_dir() && !path.is_symlink() {
+            collect(&path, found)?;
+        } else if file::ENDINGS.iter().any(|ending| name.ends_with(ending)) {
+            found.push(path);
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,349 @@
+//! What a step expects of its requests, and how a decision meets it.
+
+use super::request::json;
+use crate::explain::{Decided, Response};
+use diana_base::time::Span;
+use diana_document::{Fields, Node, Value, fold, one_of, quoted};
+use diana_limiter::decide::{Outcome, RuleResult};
+use serde_json::Value as Json;
+use std::collections::BTreeMap;
+
+/// The outcomes of requests.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Kind {
+    /// The request passes at once.
+    Pass,
+    /// The allow list names the client.
+    Allowed,
+    /// The request passes at its turn.
+    Delayed,
+    /// The request is refused.
+    Refused,
+}
+
+impl Kind {
+    const ALL: [(&'static str, Kind); 4] = [
+        ("pass", Kind::Pass),
+        ("allowed", Kind::Allowed),
+        ("delayed", Kind::Delayed),
+        ("refused", Kind::Refused),
+    ];
+
+    /// The kind of an outcome.
+    pub fn of(outcome: Outcome) -> Kind {
+        match outcome {
+            Outcome::Pass | Outcome::Query(_) => Kind::Pass,
+            Outcome::Allowed => Kind::Allowed,
+            Outcome::Delay(_) => Kind::Delayed,
+            Outcome::Reject(_) => Kind::Refused,
+        }
+    }
+
+    /// The word in test files.
+    pub fn word(self) -> &'static str {
+        Kind::ALL.iter().find(|(_, kind)| *kind == self).map_or("", |(word, _)| word)
+    }
+}
+
+/// What a step expects.
+pub enum Expectation {
+    /// So many requests with each outcome, and none with another.
+    Counts(BTreeMap<Kind, u32>),
+    /// The same of each request.
+    Each(Box<Each>),
+}
+
+/// What is expected of a request. Parts that are absent may be anything.
+#[derive(Default)]
+pub struct Each {
+    outcome: Option<Kind>,
+    /// A rule that refuses, or `deny`.
+    by: Option<String>,
+    status: Option<u64>,
+    retry_after: Option<u64>,
+    delay: Option<Span>,
+    /// What is left, of the only rule or by its name.
+    remaining: Vec<(Option<String>, u64)>,
+    headers: Vec<(String, Option<String>)>,
+    request_headers: Vec<(String, Option<String>)>,
+    /// A text is the whole body; of an object, each member has to be in the body.
+    body: Option<Json>,
+    shadow: Option<String>,
+    over: Option<u32>,
+}
+
+/// The decision about a request, as a test sees it.
+pub struct Found<'a> {
+    /// The decision.
+    pub decided: &'a Decided,
+    /// What the client sees.
+    pub response: &'a Response,
+    /// The headers for the upstream.
+    pub request_headers: &'a [[String; 2]],
+    /// The name of each rule that checked the request, in the order of the checks.
+    pub names: &'a [String],
+}
+
+impl Expectation {
+    /// Reads an expectation. Reports each mistake at its place, and then returns `None`.
+    pub fn read(node: &Node) -> Option<Expectation> {
+        if let Value::Text(_) = node.value() {
+            let (outcome, by) = outcome(node)?;
+            return Some(Expectation::Each(Box::new(Each { outcome: Some(outcome), by, ..Each::default() })));
+        }
+        let mut fields = node.fields()?;
+        if Kind::ALL.iter().any(|(word, _)| fields.has(word)) {
+            let mut counts = BTreeMap::new();
+            for (word, kind) in Kind::ALL {
+                if let Some(count) = fields.take(word).and_then(|node| node.size(0..=u32::MAX.into())) {
+                    counts.insert(kind, u32::try_from(count).unwrap_or(u32::MAX));
+                }
+            }
+            fields.finish();
+            return Some(Expectation::Counts(counts));
+        }
+        let each = Each::read(&mut fields);
+        fields.finish();
+        each.map(|each| Expectation::Each(Box::new(each)))
+    }
+}
+
+/// Reads `pass`, `refused`, or `refused by NAME`.
+fn outcome(node: &Node) -> Option<(Kind, Option<String>)> {
+    let text = node.text()?;
+    let (word, by) = match text.split_once(" by ") {
+        Some((word, by)) => (word, Some(by.trim())),
+        None => (text, None),
+    };
+    let found = Kind::ALL.iter().find(|(known, _)| fold(known) == fold(word));
+    match (found, by) {
+        (Some((_, Kind::Refused)), by) => Some((Kind::Refused, by.map(str::to_owned))),
+        (Some((_, kind)), None) => Some((*kind, None)),
+        _ => {
+            let words: Vec<&str> = Kind::ALL.iter().map(|(word, _)| *word).collect();
+            node.fail(format!(
+                "unknown outcome {}, expected {}, or `refused by` with the name of a rule",
+                quoted(text),
+                one_of(&words)
+            ));
+            None
+        }
+    }
+}
+
+impl Each {
+    fn read(fields: &mut Fields) -> Option<Each> {
+        let mut each = Each::default();
+        if let Some(node) = fields.take("outcome") {
+            let (outcome, by) = outcome(&node)?;
+            (each.outcome, each.by) = (Some(outcome), by);
+        }
+        each.status = fields.take("status").and_then(|node| node.whole(100..=599));
+        each.retry_after = fields.take("retry_after").and_then(|node| match node.value() {
+            Value::Whole(seconds) => Some(*seconds),
+            _ => node.span(Span::ZERO..=SPANS).map(|span| span.as_ns() / NS_PER_SEC),
+        });
+        each.delay = fields.take("delay").and_then(|node| node.span(Span::ZERO..=SPANS));
+        if let Some(node) = fields.take("remaining") {
+            match node.value() {
+                Value::Object(_) => {
+                    for (name, node) in node.entries().unwrap_or_default() {
+                        let left = node.size(0..=u64::MAX);
+                        each.remaining.extend(left.map(|left| (Some(name.to_owned()), left)));
+                    }
+                }
+                _ => each.remaining.extend(node.size(0..=u64::MAX).map(|left| (None, left))),
+            }
+        }
+        each.headers = headers(fields.take("headers"));
+        each.request_headers = headers(fields.take("request_headers"));
+        each.body = fields.take("body").map(|node| json(node.value()));
+        each.shadow = fields.take("shadow").and_then(|node| node.text().map(str::to_owned));
+        each.over = fields.take("over").and_then(|node| percent(&node));
+        Some(each)
+    }
+
+    /// What of the decision is not as expected, one sentence each.
+    pub fn differences(&self, found: &Found) -> Vec<String> {
+        let mut why = Vec::new();
+        self.outcome_differences(found, &mut why);
+        let Response { status, headers, body, retry_after_up_to, .. } = found.response;
+        if let Some(expected) = self.status
+            && status.map(u64::from) != Some(expected)
+        {
+            let status = status.map_or("that of the upstream".to_owned(), |status| status.to_string());
+            why.push(format!("expected status {expected}, found {status}"));
+        }
+        if let Some(expected) = self.retry_after {
+            let earliest = value(headers, "retry-after").and_then(|text| text.parse::<u64>().ok());
+            let latest = retry_after_up_to.or(earliest);
+            let is_met = earliest.zip(latest).is_some_and(|(first, last)| (first..=last).contains(&expected));
+            if !is_met {
+                let found = match (earliest, latest) {
+                    (Some(first), Some(last)) if first < last => format!("{first} s to {last} s"),
+                    (Some(first), _) => format!("{first} s"),
+                    (None, _) => "none".into(),
+                };
+                why.push(format!("expected `retry-after` {expected} s, found {found}"));
+            }
+        }
+        if let Some(expected) = self.delay
+            && found.decided.delay != expected
+        {
+            why.push(format!("expected a wait of {expected}, found {}", found.decided.delay));
+        }
+        self.remaining_differences(found, &mut why);
+        differing(&self.headers, headers, "header", &mut why);
+        differing(&self.request_headers, found.request_headers, "header for the upstream", &mut why);
+        if let Some(expected) = &self.body {
+            let body = body.as_deref().unwrap_or_default();
+            let is_met = match expected {
+                Json::String(text) => text == body,
+                _ => serde_json::from_str(body).is_ok_and(|body: Json| includes(&body, expected)),
+            };
+            if !is_met {
+                let found = if body.is_empty() { "none".into() } else { quoted(body) };
+                why.push(format!("expected a body with {}, found {found}", quoted(&expected.to_string())));
+            }
+        }
+        if let Some(expected) = &self.shadow {
+            let names = found.decided.shadow.as_deref().unwrap_or_default();
+            if !names.split(',').any(|name| name == expected) {
+                let found = if names.is_empty() { "none".into() } else { quoted(names) };
+                why.push(format!(
+                    "expected that {} would refuse, in shadow; found {found}",
+                    quoted(expected)
+                ));
+            }
+        }
+        if let Some(expected) = self.over {
+            let highest = found.decided.over.iter().map(|(_, percent)| *percent).max();
+            if highest != Some(expected) {
+                let found = highest.map_or("none".into(), |percent| format!("{percent}%"));
+                why.push(format!("expected a threshold of {expected}%, found {found}"));
+            }
+        }
+        why
+    }
+
+    fn outcome_differences(&self, found: &Found, why: &mut Vec<String>) {
+        let kind = Kind::of(found.decided.outcome);
+        let is_by = |name: &str| {
+            let refusing = refusing(found);
+            if refusing.is_empty() { name == "deny" } else { refusing.contains(&name) }
+        };
+        let is_met = self.outcome.is_none_or(|outcome| outcome == kind)
+            && self.by.as_deref().is_none_or(|name| kind == Kind::Refused && is_by(name));
+        if is_met {
+            return;
+        }
+        let by = self.by.as_ref().map_or(String::new(), |name| format!(" by {}", quoted(name)));
+        let expected = self.outcome.map_or("", Kind::word);
+        why.push(format!("expected {expected}{by}, found {}", outcome_of(found)));
+    }
+
+    fn remaining_differences(&self, found: &Found, why: &mut Vec<String>) {
+        let left: Vec<(&str, Option<u64>)> = found
+            .names
+            .iter()
+            .zip(&found.decided.checks)
+            .map(|(name, check)| (name.as_str(), check.verdict().map(|verdict| verdict.remaining)))
+            .collect();
+        for (name, expected) in &self.remaining {
+            let of_rule = match name {
+                Some(name) => left.iter().find(|(known, _)| known == name),
+                None if left.len() == 1 => left.first(),
+                None => {
+                    let names: Vec<String> = left.iter().map(|(name, _)| quoted(name)).collect();
+                    let names = if names.is_empty() { "no rule".into() } else { names.join(", ") };
+                    why.push(format!(
+                        "expected {expected} left of one rule, but {names} checked the request: write `remaining: \
+                         {{NAME: {expected}}}`"
+                    ));
+                    continue;
+                }
+            };
+            let remaining = of_rule.and_then(|(_, remaining)| *remaining);
+            if remaining != Some(*expected) {
+                let of = of_rule.map_or_else(
+                    || format!("of {}", quoted(name.as_deref().unwrap_or_default())),
+                    |(name, _)| format!("of {}", quoted(name)),
+                );
+                let found = remaining.map_or("nothing: it did not count".into(), |left| left.to_string());
+                why.push(format!("expected {expected} left {of}, found {found}"));
+            }
+        }
+    }
+}
+
+const NS_PER_SEC: u64 = 1_000_000_000;
+const SPANS: Span = Span::from_secs(100 * 366 * 86_400);
+
+/// The names of the rules that refuse.
+fn refusing<'a>(found: &Found<'a>) -> Vec<&'a str> {
+    let checks = found.names.iter().zip(&found.decided.checks);
+    let refusing = checks.filter(|(_, check)| check.result() == RuleResult::Refused);
+    refusing.map(|(name, _)| name.as_str()).collect()
+}
+
+/// The outcome in words, as `refused by `orders``.
+pub fn outcome_of(found: &Found) -> String {
+    match Kind::of(found.decided.outcome) {
+        Kind::Delayed => format!("delayed by {}", found.decided.delay),
+        Kind::Refused => {
+            let refusing = refusing(found);
+            let names: Vec<String> = refusing.iter().map(|name| quoted(name)).collect();
+            let by = if names.is_empty() { "the deny list".into() } else { names.join(" and ") };
+            format!("refused by {by}")
+        }
+        kind => kind.word().into(),
+    }
+}
+
+/// Headers and the expected values: `null` for none.
+fn headers(node: Option<Node>) -> Vec<(String, Option<String>)> {
+    let entries = node.and_then(|node| node.entries()).unwrap_or_default();
+    let entry = |(name, node): (&str, Node)| {
+        let value = match node.value() {
+            Value::Null => None,
+            _ => Some(node.scalar()?),
+        };
+        Some((name.to_ascii_lowercase(), value))
+    };
+    entries.into_iter().filter_map(entry).collect()
+}
+
+fn value<'a>(headers: &'a [[String; 2]], name: &str) -> Option<&'a str> {
+    headers.iter().find(|[known, _]| known == name).map(|[_, value]| value.as_str())
+}
+
+fn differing(
+    expected: &[(String, Option<String>)],
+    found: &[[String; 2]],
+    what: &str,
+    why: &mut Vec<String>,
+) {
+    let shown = |value: Option<&str>| value.map_or("none".into(), quoted);
+    for (name, expected) in expected {
+        let found = value(found, name);
+        if found != expected.as_deref() {
+            let (name, expected, found) = (quoted(name), shown(expected.as_deref()), shown(found));
+            why.push(format!("expected the {what} {name} {expected}, found {found}"));
+        }
+    }
+}
+
+/// Whether a value has each member of `expected`, at any depth.
+fn includes(value: &Json, expected: &Json) -> bool {
+    match (value, expected) {
+        (Json::Object(own), Json::Object(members)) => members
+            .iter()
+            .all(|(name, expected)| own.get(name).is_some_and(|value| includes(value, expected))),
+        _ => value == expected,
+    }
+}
+
+fn percent(node: &Node) -> Option<u32> {
+    let percent = diana_response::percent_of(node.text()?);
+    if percent.is_none() { node.expected("a threshold such as `80%`") } else { percent }
+}

@@ -1,0 +1,171 @@
+//! The results of test files: as text, in the Test Anything Protocol, and as JUnit XML.
+
+use crate::check::render;
+use crate::source::content::File;
+use diana_replay::number::plural;
+use diana_replay::printable::printable;
+use miette::{IntoDiagnostic, Result};
+use quick_junit::{NonSuccessKind, Report, TestCase, TestCaseStatus, TestSuite};
+use serde::Serialize;
+use std::fmt::Write;
+use std::ops::Range;
+use std::time::Duration;
+
+pub use super::coverage::Uncovered;
+
+/// The results of a test file.
+#[derive(Debug, Serialize)]
+pub struct FileReport {
+    /// The test file.
+    pub file: String,
+    /// The document.
+    pub document: String,
+    /// The cases, in the order of the file.
+    pub cases: Vec<CaseReport>,
+    /// The number of branches of rules that cases have reached, and of all.
+    pub branches: [usize; 2],
+    /// The branches that no case has reached.
+    pub uncovered: Vec<Uncovered>,
+}
+
+/// The result of a case.
+#[derive(Debug, Serialize)]
+pub struct CaseReport {
+    /// The name.
+    pub name: String,
+    /// The first line of the case.
+    pub line: usize,
+    /// The number of its requests.
+    pub requests: usize,
+    /// The steps that differ; none if the case has passed.
+    pub failures: Vec<Failure>,
+    /// How long the case ran.
+    #[serde(skip)]
+    pub took: Duration,
+}
+
+/// A step whose requests differ from what it expects.
+#[derive(Debug, Serialize)]
+pub struct Failure {
+    /// The line of what the step expects.
+    pub line: usize,
+    /// Which request differs.
+    pub request: String,
+    /// How the request differs, one sentence each.
+    pub why: Vec<String>,
+    /// What `diana explain` prints about the request, with the counts of the case.
+    pub explanation: String,
+    /// The lines of the test file.
+    #[serde(skip)]
+    excerpts: [String; 2],
+}
+
+impl Failure {
+    /// A failure at this place of the test file.
+    pub fn new(
+        file: &File,
+        range: &Range<usize>,
+        why: Vec<String>,
+        request: String,
+        explanation: String,
+    ) -> Failure {
+        let title = format!("{request}: {}", why.join("; "));
+        let excerpts = [false, true].map(|is_terminal| render::excerpt(file, range, &title, is_terminal));
+        Failure { line: file.position(range.start).line, request, why, explanation, excerpts }
+    }
+}
+
+impl FileReport {
+    /// Whether any case has failed.
+    #[must_use]
+    pub fn is_failed(&self) -> bool {
+        self.failed() > 0
+    }
+
+    fn failed(&self) -> usize {
+        self.cases.iter().filter(|case| !case.failures.is_empty()).count()
+    }
+}
+
+/// The results as text for people.
+#[must_use]
+pub fn text(reports: &[FileReport], is_terminal: bool) -> String {
+    let mut text = String::new();
+    for report in reports {
+        let _ = writeln!(text, "{}", printable(&report.file));
+        for case in &report.cases {
+            let result = if case.failures.is_empty() { "ok  " } else { "FAIL" };
+            let requests = plural(case.requests as u64, "request");
+            let _ = writeln!(text, "  {result}  {} ({requests})", printable(&case.name));
+            for failure in &case.failures {
+                let [plain, colored] = &failure.excerpts;
+                text.push('\n');
+                text.push_str(if is_terminal { colored } else { plain });
+                for line in failure.explanation.lines() {
+                    let _ = writeln!(text, "{}{line}", if line.is_empty() { "" } else { "      " });
+                }
+                text.push('\n');
+            }
+        }
+        for Uncovered { rule, never, place } in &report.uncovered {
+            let _ = writeln!(text, "  never {never}: {rule} ({})", printable(place));
+        }
+    }
+    let all: usize = reports.iter().map(|report| report.cases.len()).sum();
+    let failed: usize = reports.iter().map(FileReport::failed).sum();
+    let sum = |at: fn(&[usize; 2]) -> usize| reports.iter().map(|report| at(&report.branches)).sum::<usize>();
+    let (reached, branches) = (sum(|[reached, _]| *reached), sum(|[_, all]| *all));
+    let passed = plural(all.saturating_sub(failed) as u64, "case");
+    let _ =
+        writeln!(text, "{passed} passed, {failed} failed; {reached} of {branches} branches of rules reached");
+    text
+}
+
+/// The results in the Test Anything Protocol, version 14.
+#[must_use]
+pub fn tap(reports: &[FileReport]) -> String {
+    let cases = || reports.iter().flat_map(|report| report.cases.iter().map(move |case| (report, case)));
+    let mut text = format!("TAP version 14\n1..{}\n", cases().count());
+    for (number, (report, case)) in (1..).zip(cases()) {
+        let result = if case.failures.is_empty() { "ok" } else { "not ok" };
+        // `#` begins a directive.
+        let name = printable(&case.name).replace('\\', "\\\\").replace('#', "\\#");
+        let _ = writeln!(text, "{result} {number} - {}: {name}", printable(&report.file));
+        for failure in &case.failures {
+            let why = format!("{}: {}", failure.request, failure.why.join("; "));
+            // YAML takes JSON text.
+            let message = serde_json::Value::from(why).to_string();
+            let at = serde_json::Value::from(format!("{}:{}", report.file, failure.line)).to_string();
+            let _ = writeln!(text, "  ---\n  message: {message}\n  at: {at}\n  ...");
+        }
+    }
+    text
+}
+
+/// The results as JUnit XML.
+pub fn junit(reports: &[FileReport]) -> Result<String> {
+    let mut junit = Report::new("diana test");
+    for report in reports {
+        let mut suite = TestSuite::new(report.file.as_str());
+        for case in &report.cases {
+            let mut status = TestCaseStatus::success();
+            if let Some(first) = case.failures.first() {
+                status = TestCaseStatus::non_success(NonSuccessKind::Failure);
+                status.set_message(format!(
+                    "line {}: {}: {}",
+                    first.line,
+                    first.request,
+                    first.why.join("; ")
+                ));
+                let all: Vec<&str> =
+                    case.failures.iter().map(|failure| failure.explanation.as_str()).collect();
+                status.set_description(all.join("\n"));
+            }
+            let mut of_case = TestCase::new(case.name.as_str(), status);
+            of_case.set_time(case.took);
+            suite.add_test_case(of_case);
+        }
+        junit.add_test_suite(suite);
+    }
+    junit.to_string().into_diagnostic()
+}

@@ -1,0 +1,209 @@
+//! Runs cases, and compares each decision with what its step expects.
+
+use super::case::{Case, Step};
+use super::coverage::Coverage;
+use super::expectation::{Expectation, Found, Kind};
+use super::report::{CaseReport, Failure, FileReport};
+use crate::check::place::Places;
+use crate::explain::document::Document;
+use crate::explain::gateways::{Compiled, Gateways};
+use crate::explain::request::{Incoming, timestamp};
+use crate::explain::{self, Decided, Response, Simulation};
+use crate::source::content::File;
+use crate::source::value::Value;
+use diana_base::time::Time;
+use diana_limiter::decide::Decision;
+use miette::Result;
+use std::collections::BTreeMap;
+use std::rc::Rc;
+use std::time::Instant;
+
+/// Runs the cases of a file.
+pub fn file(
+    file: &File,
+    root: &Value,
+    cases: &[Case],
+    document: &Document,
+    (document_file, document_name): (&File, &str),
+) -> Result<FileReport> {
+    let mut coverage = Coverage::new(document)?;
+    let places = Places::new(root, false);
+    let mut reports = Vec::new();
+    for case in cases {
+        let started = Instant::now();
+        let mut failures = Vec::new();
+        for Failed { step, why, request, explanation } in run(case, document, document_name, &mut coverage)? {
+            let place = case.steps.get(step).map_or("", |step| &step.place);
+            let (value, _) = places.at(place);
+            failures.push(Failure::new(file, &value.range, why, request, explanation));
+        }
+        let (value, _) = places.at(&case.place);
+        reports.push(CaseReport {
+            name: case.name.clone(),
+            line: file.position(value.range.start).line,
+            requests: case.arrivals.len(),
+            failures,
+            took: started.elapsed(),
+        });
+    }
+    Ok(FileReport {
+        file: file.name.clone(),
+        document: document_name.to_owned(),
+        cases: reports,
+        branches: coverage.branches(),
+        uncovered: coverage.uncovered(document_file, document_name),
+    })
+}
+
+/// A step whose requests differ from what it expects.
+struct Failed {
+    step: usize,
+    why: Vec<String>,
+    /// Which request differs, in words.
+    request: String,
+    /// What `explain` prints about it.
+    explanation: String,
+}
+
+/// The requests of a step so far.
+#[derive(Default)]
+struct Tally {
+    counts: BTreeMap<Kind, u32>,
+    /// The last request of each outcome.
+    last: BTreeMap<Kind, Seen>,
+    failed: Option<Failed>,
+}
+
+/// A request and the decision about it.
+struct Seen {
+    by: Rc<Compiled>,
+    decision: Decision,
+    request: Rc<Incoming>,
+    at: Time,
+    number: u32,
+    is_store_down: bool,
+}
+
+/// Runs a case.
+fn run(case: &Case, document: &Document, name: &str, coverage: &mut Coverage) -> Result<Vec<Failed>> {
+    let mut gateways = Gateways::new(document, case.gateways)?;
+    let has_global = gateways.has_global();
+    let explained = |seen: &Seen| explanation(seen, document, name, has_global);
+    let mut tallies: Vec<Tally> = case.steps.iter().map(|_| Tally::default()).collect();
+    for arrival in &case.arrivals {
+        let is_store_down = case.is_store_down(arrival.at);
+        let decided = gateways.decide(&arrival.request, arrival.gateway, is_store_down, arrival.at);
+        let Some((by, decision)) = decided else { continue };
+        let decided = Decided::of(&by.configuration, decision, &arrival.request, arrival.at);
+        coverage.add(by, &decided);
+        let (Some(step), Some(tally)) = (case.steps.get(arrival.step), tallies.get_mut(arrival.step)) else {
+            continue;
+        };
+        let kind = Kind::of(decision.outcome);
+        let count = tally.counts.entry(kind).or_default();
+        *count = count.saturating_add(1);
+        let seen = || Seen {
+            by: Rc::clone(by),
+            decision: decision.clone(),
+            request: Rc::clone(&arrival.request),
+            at: arrival.at,
+            number: arrival.number,
+            is_store_down,
+        };
+        match &step.expectation {
+            Some(Expectation::Counts(_)) => _ = tally.last.insert(kind, seen()),
+            Some(Expectation::Each(each)) if tally.failed.is_none() => {
+                let response = Response::of(&by.configuration, decision, &arrival.request, arrival.number);
+                let found = Found {
+                    decided: &decided,
+                    response: &response,
+                    request_headers: &request_headers(by, decision),
+                    names: &coverage.names(by, &decided),
+                };
+                let why = each.differences(&found);
+                if !why.is_empty() {
+                    let seen = seen();
+                    tally.failed = Some(Failed {
+                        step: arrival.step,
+                        why,
+                        request: words(&seen, step),
+                        explanation: explained(&seen)?,
+                    });
+                }
+            }
+            _ => {}
+        }
+    }
+    let mut failed = Vec::new();
+    for (index, (tally, step)) in tallies.into_iter().zip(&case.steps).enumerate() {
+        if let Some(Expectation::Counts(expected)) = &step.expectation {
+            failed.extend(miscounted(index, step, expected, &tally, &explained)?);
+        }
+        failed.extend(tally.failed);
+    }
+    Ok(failed)
+}
+
+/// The failure of a step that expects other numbers of outcomes.
+fn miscounted(
+    index: usize,
+    step: &Step,
+    expected: &BTreeMap<Kind, u32>,
+    tally: &Tally,
+    explained: &dyn Fn(&Seen) -> Result<String>,
+) -> Result<Option<Failed>> {
+    let count = |kind: &Kind| tally.counts.get(kind).copied().unwrap_or(0);
+    let is_met = |kind: &Kind| count(kind) == expected.get(kind).copied().unwrap_or(0);
+    let kinds = [Kind::Pass, Kind::Allowed, Kind::Delayed, Kind::Refused];
+    if kinds.iter().all(is_met) {
+        return Ok(None);
+    }
+    let words = |number: &dyn Fn(&Kind) -> u32| {
+        let words: Vec<String> = kinds
+            .iter()
+            .filter(|kind| number(kind) > 0)
+            .map(|kind| format!("{} {}", number(kind), kind.word()))
+            .collect();
+        if words.is_empty() { "none".into() } else { words.join(", ") }
+    };
+    let wanted = words(&|kind| expected.get(kind).copied().unwrap_or(0));
+    let why = vec![format!("expected {wanted}, found {}", words(&count))];
+    // The outcome of which there are too many has a request that differs: the last one.
+    let surplus = |kind: &&Kind| count(kind) > expected.get(kind).copied().unwrap_or(0);
+    let seen = kinds.iter().find(surplus).and_then(|kind| tally.last.get(kind));
+    let (request, explanation) = match seen {
+        Some(seen) => (self::words(seen, step), explained(seen)?),
+        None => (format!("{} in all", step.requests), String::new()),
+    };
+    Ok(Some(Failed { step: index, why, request, explanation }))
+}
+
+/// The headers that the upstream gets.
+fn request_headers(by: &Compiled, decision: &Decision) -> Vec<[String; 2]> {
+    let mut headers: Vec<[String; 2]> = Vec::new();
+    for (threshold, _) in by.configuration.soft_limits.passed(decision) {
+        for (name, value) in &threshold.request_header {
+            headers.retain(|[known, _]| **known != **name);
+            headers.push([name.to_string(), value.to_string()]);
+        }
+    }
+    headers
+}
+
+/// A request of a step, as `request 6 of 12, at 2026-01-31T12:00:05Z`.
+fn words(seen: &Seen, step: &Step) -> String {
+    let at = timestamp(seen.at);
+    match step.requests {
+        1 => format!("the request at {at}"),
+        all => format!("request {} of {all}, at {at}", seen.number),
+    }
+}
+
+/// What `explain` prints about a request, with the counts of the case.
+fn explanation(seen: &Seen, document: &Document, name: &str, has_global: bool) -> Result<String> {
+    let incoming =
+        Incoming { start: seen.at, store_down: seen.is_store_down, times: 1, ..(*seen.request).clone() };
+    let mut simulation = Simulation::by(&seen.by, has_global);
+    simulation.note(0, &seen.decision, &incoming, seen.at);
+    Ok(explain::text(&explain::of_decisions(document, &incoming, &simulation, name, false)?))
+}
