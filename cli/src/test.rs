@@ -19,11 +19,13 @@ mod run;
 mod watch;
 
 pub use args::Args;
-pub use report::{CaseReport, Failure, FileReport, Uncovered};
+pub use report::{CaseReport, DocumentCoverage, Failure, FileReport, Uncovered};
 
 use crate::output;
 use crate::source::content::File;
-use miette::{IntoDiagnostic, Result, bail};
+use miette::{IntoDiagnostic, Result, bail, miette};
+use serde_json::json;
+use std::collections::HashSet;
 use std::fs;
 use std::io::{IsTerminal, stdout};
 use std::path::{Path, PathBuf};
@@ -35,27 +37,43 @@ pub fn run(args: &Args) -> Result<ExitCode> {
     if args.watch { watch::run(args) } else { Ok(code) }
 }
 
-/// Runs all files once. Returns 1 if a case failed, or if `--require-coverage` misses something.
+/// Runs all files once. Returns 1 if a case failed, or if `--require-coverage` misses something,
+/// and 2 if a file cannot be read.
 fn run_once(args: &Args) -> Result<ExitCode> {
     let files = files(&args.files)?;
     if files.is_empty() {
         bail!("no file `*.test.yaml` is here: name a file, or a folder that has one");
     }
-    let reports = files.iter().map(|file| file_report(file)).collect::<Result<Vec<FileReport>>>()?;
-    if let Some(path) = &args.junit {
-        let path_name = path.display();
-        fs::write(path, report::junit(&reports)?)
-            .map_err(|error| miette::miette!("--junit: cannot write `{path_name}`: {error}"))?;
+    let (mut reports, mut unreadable) = (Vec::new(), Vec::new());
+    for file in &files {
+        match file_report(file) {
+            Ok(report) => reports.push(report),
+            Err(error) => {
+                crate::print_error(&error);
+                unreadable.push(file.display().to_string());
+            }
+        }
     }
+    if let Some(path) = &args.junit {
+        let written = fs::write(path, report::junit(&reports, &unreadable)?);
+        written.map_err(|error| miette!("--junit: cannot write `{}`: {error}", path.display()))?;
+    }
+    let coverage = DocumentCoverage::of(&reports);
     match args.form() {
-        args::Form::Text => output::print(&report::text(&reports, stdout().is_terminal()))?,
-        args::Form::Tap => output::print(&report::tap(&reports))?,
-        args::Form::Json => output::print_json(&reports)?,
+        args::Form::Text => output::print(&report::text(&reports, &coverage, stdout().is_terminal()))?,
+        args::Form::Tap => output::print(&report::tap(&reports, &unreadable))?,
+        args::Form::Json => output::print_json(&json!({"files": reports, "coverage": coverage}))?,
     }
     let is_failed = reports.iter().any(FileReport::is_failed);
-    let is_uncovered = args.require_coverage && reports.iter().any(|report| !report.uncovered.is_empty());
-    Ok(ExitCode::from(u8::from(is_failed || is_uncovered)))
+    let is_uncovered = args.require_coverage && coverage.iter().any(|one| !one.uncovered.is_empty());
+    Ok(ExitCode::from(match unreadable.is_empty() {
+        true => u8::from(is_failed || is_uncovered),
+        false => UNREADABLE,
+    }))
 }
+
+/// The exit code if a file cannot be read.
+const UNREADABLE: u8 = 2;
 
 /// Runs the cases of a test file against the document that it names.
 pub fn file_report(path: &Path) -> Result<FileReport> {
@@ -63,7 +81,10 @@ pub fn file_report(path: &Path) -> Result<FileReport> {
     let read = file::Read::of(test)?;
     let document = read.document(path);
     let document_name = document.display().to_string();
-    let (document_file, line) = crate::source::read(&document)?;
+    let (document_file, line) = match crate::source::read(&document) {
+        Ok(found) => found,
+        Err(error) => return Err(read.unreadable(&document, &error.root_cause().to_string())),
+    };
     let (document_file, json) = crate::valid::document_of(document_file, line)?;
     read.run(&json, &document_file, &document_name)
 }
@@ -108,12 +129,14 @@ fn files(named: &[PathBuf]) -> Result<Vec<PathBuf>> {
             files.push(path.clone());
         }
     }
+    let mut known = HashSet::new();
+    files.retain(|file| known.insert(file.canonicalize().unwrap_or_else(|_| file.clone())));
     Ok(files)
 }
 
 /// The test files in a folder and those below, but for hidden folders.
 fn collect(folder: &Path, found: &mut Vec<PathBuf>) -> Result<()> {
-    let unreadable = |error| miette::miette!("cannot read `{}`: {error}", folder.display());
+    let unreadable = |error| miette!("cannot read `{}`: {error}", folder.display());
     for entry in fs::read_dir(folder).map_err(unreadable)? {
         let path = entry.into_diagnostic()?.path();
         let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();

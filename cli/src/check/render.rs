@@ -3,7 +3,6 @@
 use super::code::{self, Severity};
 use super::finding::Finding;
 use super::report::{Report, Summary};
-use crate::secrets::Secrets;
 use crate::source::content::File;
 use crate::source::documents::Host;
 use diana_document::quoted;
@@ -56,11 +55,10 @@ fn handler(is_terminal: bool) -> GraphicalReportHandler {
         .without_cause_chain()
 }
 
-/// A message about a range of a file, with the lines around it.
+/// A message about a range of a file without secrets, with the lines around it.
 #[must_use]
 pub fn excerpt(file: &File, range: &Range<usize>, message: &str, is_terminal: bool) -> String {
-    let shown = Secrets::of_text(&file.text).masked(shown(&file.text));
-    let excerpts = Excerpts { shown, file };
+    let excerpts = Excerpts { shown: shown(&file.text), file };
     let labels = vec![excerpts.label(range)];
     let diagnostic = MietteDiagnostic::new(printable_lines(message)).with_labels(labels);
     let mut text = String::new();

@@ -112,7 +112,8 @@ impl Report {
         Report::with_files(file, fleet, None)
     }
 
-    /// The mistakes that a reader of a file's value found, for files that are no documents.
+    /// The mistakes that a reader of a file's value found, for files that are no documents and have no
+    /// secrets.
     #[must_use]
     pub fn of_errors(file: File, root: &Value, errors: &[Error]) -> Report {
         let places = Places::new(root, false);
@@ -128,8 +129,7 @@ impl Report {
         };
         let mut findings: Vec<Finding> = errors.iter().map(finding).collect();
         findings.sort_by_key(|finding| (finding.range.start, finding.range.end));
-        let secrets = Secrets::of_text(&file.text);
-        Report { file, findings, documents: Vec::new(), secrets }
+        Report { file, findings, documents: Vec::new(), secrets: Secrets::default() }
     }
 
     /// The mistake at which the text of a file stops being YAML or JSON.
@@ -139,8 +139,7 @@ impl Report {
         let range = error.at..error.at.saturating_add(1);
         let finding =
             Finding { code: code::SYNTAX, message: message.into(), hint: hint.map(Into::into), range };
-        let secrets = Secrets::of_text(&file.text);
-        Report { file, findings: vec![finding], documents: Vec::new(), secrets }
+        Report { file, findings: vec![finding], documents: Vec::new(), secrets: Secrets::default() }
     }
 
     /// Checks a file, and whether files exist that it names, if its path is given.

@@ -12,6 +12,7 @@ use diana_limiter::request::claims::ClaimValue;
 use diana_limiter::request::syntax::is_token;
 use diana_limiter::request::{HeaderLines, JsonPart, Part, PartId, Source, Values};
 use diana_replay::{Record, Slot, Slots};
+use diana_response::{Call, CallId, RefusalForm};
 use diana_response_meter::{JsonValue, JsonValues, Pointers};
 use jiff::Timestamp;
 use miette::{Result, miette};
@@ -131,6 +132,7 @@ impl Source for WithBody {
 const SPANS: RangeInclusive<Span> = Span::ZERO..=Span::from_secs(366 * 86_400);
 
 /// A request as its user describes it, before it is read.
+#[derive(Default)]
 pub struct Description<'a> {
     /// The method.
     pub method: &'a str,
@@ -354,7 +356,12 @@ impl Incoming {
             values.push(body);
             Some(parts.into_iter().cloned().zip(values.finish()?).collect())
         };
-        self.body = can_read.then(read).flatten().map_or(Body::Unread, Body::Read);
+        self.set_body(can_read.then(read).flatten().map_or(Body::Unread, Body::Read));
+    }
+
+    /// Sets what the document reads of the body.
+    pub fn set_body(&mut self, body: Body) {
+        self.body = body;
         self.values = self.parts();
     }
 
@@ -378,6 +385,23 @@ impl Incoming {
             values = values.with(Part::Property(steps), value.as_bytes());
         }
         WithBody { values, body: self.body.clone() }
+    }
+
+    /// The form in which the client expects a refusal.
+    pub fn form(&self, configuration: &Configuration) -> RefusalForm {
+        let policy = &configuration.policy;
+        let protocol = policy.protocol(&policy.request(&self.values));
+        let [version, method, id] = Call::POINTERS.map(|pointer| self.body.value(pointer));
+        let is_call = configuration.response.reads_calls()
+            && matches!(&version, JsonValue::Text(text) if **text == *Call::VERSION)
+            && matches!(method, JsonValue::Text(_));
+        let id = match &id {
+            JsonValue::Absent => None,
+            JsonValue::Text(text) => Some(CallId::Text(text)),
+            JsonValue::Literal(text) => Some(CallId::Literal(text)),
+            JsonValue::Null | JsonValue::Unreadable => Some(CallId::Other),
+        };
+        RefusalForm { protocol, call: is_call.then(|| Call::new(id)) }
     }
 
     /// The attribute of the gateway at this path.

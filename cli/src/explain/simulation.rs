@@ -230,7 +230,6 @@ impl Decided {
     /// The decision about a request that comes at `now`.
     pub fn of(configuration: &Configuration, decision: &Decision, incoming: &Incoming, now: Time) -> Decided {
         let Configuration { policy, response, soft_limits, .. } = configuration;
-        let protocol = policy.protocol(&policy.request(&incoming.values));
         let passed = soft_limits.passed(decision);
         let delay = match decision.outcome {
             Outcome::Delay(until) => until.since(now),
@@ -240,7 +239,9 @@ impl Decided {
             checks: decision.checks.clone(),
             outcome: decision.outcome,
             delay,
-            details: response.refusal(policy, decision, protocol, 0).map(|refusal| refusal.details),
+            details: response
+                .refusal(policy, decision, incoming.form(configuration), 0)
+                .map(|refusal| refusal.details),
             shadow: decision.shadowed_by(policy).map(|names| names.into_owned()),
             is_denied_in_shadow: decision.events.denied_in_shadow > 0,
             over: passed.iter().map(|(threshold, _)| (threshold.rule, threshold.percent)).collect(),
@@ -257,8 +258,8 @@ impl Response {
         number: u32,
     ) -> Response {
         let Configuration { policy, response, .. } = configuration;
-        let protocol = policy.protocol(&policy.request(&incoming.values));
-        let refusal = |entropy| response.refusal(policy, decision, protocol, entropy);
+        let form = incoming.form(configuration);
+        let refusal = |entropy| response.refusal(policy, decision, form.clone(), entropy);
         let Some(refused) = refusal(0) else {
             let headers = response.headers(policy, decision);
             return Response {
@@ -273,7 +274,7 @@ impl Response {
         };
         let latest = retry_after(refusal(u32::MAX).as_ref());
         let is_spread = latest > retry_after(Some(&refused));
-        let is_grpc = matches!(protocol, Protocol::Grpc | Protocol::GrpcWeb);
+        let is_grpc = matches!(form.protocol, Protocol::Grpc | Protocol::GrpcWeb);
         Response {
             request: number,
             status: Some(refused.status),

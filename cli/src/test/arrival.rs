@@ -57,10 +57,15 @@ pub fn arrivals(
             (None, None, Some(last)) => last.after(read.every),
             (None, None, None) => start,
         };
-        let count = read.repeat.saturating_mul(u64::try_from(read.requests.len()).unwrap_or(u64::MAX));
+        let count = read.count();
         let before = u64::try_from(arrivals.len()).unwrap_or(u64::MAX);
         if before.saturating_add(count) > MAX_REQUESTS {
             node.fail(format!("the case has more than {MAX_REQUESTS} requests, write fewer"));
+            return None;
+        }
+        let lasts = read.every.as_ns().checked_mul(read.repeat.saturating_sub(1));
+        if lasts.and_then(|lasts| first.as_ns().checked_add(lasts)).is_none_or(|last| last == u64::MAX) {
+            node.fail("the requests reach beyond the year 2554, where the clock ends");
             return None;
         }
         let (mut number, mut at) = (0u32, first);
@@ -104,6 +109,11 @@ struct StepKeys<'a> {
 }
 
 impl<'a> StepKeys<'a> {
+    /// The number of requests.
+    fn count(&self) -> u64 {
+        self.repeat.saturating_mul(u64::try_from(self.requests.len()).unwrap_or(u64::MAX))
+    }
+
     fn read(node: &Node<'a>, request: &Layer, gateways: u32, shared: &Shared) -> Option<StepKeys<'a>> {
         const SPANS: std::ops::RangeInclusive<Span> = Span::ZERO..=Span::from_secs(10 * 366 * 86_400);
         let mut fields = node.fields()?;
@@ -121,10 +131,12 @@ impl<'a> StepKeys<'a> {
         });
         let expect = fields.take("expect");
         let place = place(expect.as_ref().unwrap_or(node));
-        let expectation = expect.map_or(Some(None), |node| Expectation::read(&node).map(Some));
         fields.finish();
+        let (clients, repeat) = (clients?, repeat?);
+        let count = repeat.saturating_mul(u64::try_from(clients.len()).unwrap_or(u64::MAX));
+        let expectation = expect.map_or(Some(None), |node| Expectation::read(&node, count).map(Some));
         let mut requests = Vec::new();
-        for client in clients? {
+        for client in clients {
             match own.over(&client).read(shared.configuration) {
                 Ok(incoming) => requests.push(Rc::new(incoming)),
                 Err(Wrong { field, why }) => {
@@ -138,7 +150,7 @@ impl<'a> StepKeys<'a> {
             at,
             after: after?,
             every: every?,
-            repeat: repeat?,
+            repeat,
             gateway: gateway?.and_then(|gateway| u32::try_from(gateway).ok()),
             expectation: expectation?,
             place,
@@ -160,8 +172,18 @@ fn clients(fields: &mut Fields, request: &Layer, shared: &Shared) -> Option<Vec<
             clients.push(client.over(request));
         } else if let Ok(address) = text.parse::<IpAddr>() {
             clients.push(request.at_address(address.to_string()));
-        } else if let Some(addresses) = network(text) {
-            clients.extend(addresses.into_iter().map(|address| request.at_address(address)));
+        } else if text.contains('/') {
+            match network(text) {
+                Some(addresses) => clients.extend(addresses.into_iter().map(|one| request.at_address(one))),
+                None => {
+                    is_complete = false;
+                    node.fail(format!(
+                        "{} is no network, expected one of up to 65536 addresses, from its first one, such as \
+                         `198.51.100.0/28`",
+                        quoted(text)
+                    ));
+                }
+            }
         } else {
             let names: Vec<&str> = shared.clients.keys().map(String::as_str).collect();
             let hint = match node.meant(text, &names) {
@@ -192,7 +214,9 @@ fn network(text: &str) -> Option<Vec<String>> {
     };
     let free = width.checked_sub(bits).filter(|free| *free <= MAX_ADDRESSES)?;
     let count = 1u128.checked_shl(free)?;
-    let first = first.checked_div(count)?.checked_mul(count)?;
+    if !first.is_multiple_of(count) {
+        return None;
+    }
     let address = |offset: u128| -> Option<String> {
         let number = first.checked_add(offset)?;
         Some(match address {
@@ -209,11 +233,11 @@ mod tests {
 
     #[test]
     fn a_network_is_all_its_addresses() {
-        let all = network("198.51.100.7/30").unwrap();
+        let all = network("198.51.100.4/30").unwrap();
         assert_eq!(all, ["198.51.100.4", "198.51.100.5", "198.51.100.6", "198.51.100.7"]);
         assert_eq!(network("2001:db8::/127").unwrap(), ["2001:db8::", "2001:db8::1"]);
         assert_eq!(network("10.0.0.0/16").unwrap().len(), 65_536);
-        for text in ["10.0.0.0/15", "10.0.0.0/33", "10.0.0.0", "2001:db8::/64", "::/x"] {
+        for text in ["198.51.100.7/30", "10.0.0.0/15", "10.0.0.0/33", "10.0.0.0", "2001:db8::/64", "::/x"] {
             assert!(network(text).is_none(), "{text}");
         }
     }

@@ -142,7 +142,9 @@ fn outage(node: &Node, start: Time) -> Option<[Time; 2]> {
     let [from, to] = [instant(from, start), instant(to, Time::from_ns(u64::MAX))];
     let (from, to) = (from?, to?);
     if from >= to {
-        node.fail("the store is up again before it is down");
+        node.fail(
+            "the store is up again before it is down: a time of day is the first one after the start of the case",
+        );
     }
     Some([from, to])
 }

@@ -20,8 +20,7 @@ use std::rc::Rc;
 pub struct Uncovered {
     /// The name of the rule.
     pub rule: String,
-    /// What did not happen to it: `refused`, `refused in shadow`, `delayed`, `beyond 80%`, `without its
-    /// store`.
+    /// What did not happen to the rule, as `refused by its quota` or `delayed`.
     pub never: String,
     /// The file and the line of the rule.
     pub place: String,
@@ -47,6 +46,7 @@ struct RuleBranches {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Branch {
     Refused,
+    Penalized,
     WouldRefuse,
     Delayed,
     /// A threshold of `over`, in percent.
@@ -57,7 +57,8 @@ enum Branch {
 impl Branch {
     fn words(self) -> String {
         match self {
-            Branch::Refused => "refused".into(),
+            Branch::Refused => "refused by its quota".into(),
+            Branch::Penalized => "refused by its penalty".into(),
             Branch::WouldRefuse => "refused in shadow".into(),
             Branch::Delayed => "delayed".into(),
             Branch::Beyond(percent) => format!("beyond {percent}%"),
@@ -84,6 +85,9 @@ impl Coverage {
                 } else if !rule.enforced() {
                     possible.push(Branch::WouldRefuse);
                 }
+                if rule.enforced() && rule.quota().penalty().is_some() {
+                    possible.push(Branch::Penalized);
+                }
                 if rule.enforced() && rule.quota().algorithm().may_wait() {
                     possible.push(Branch::Delayed);
                 }
@@ -104,9 +108,16 @@ impl Coverage {
             let Some(branches) = by.place(check.rule()).and_then(|place| self.rules.get_mut(&place)) else {
                 continue;
             };
-            match check.result() {
-                RuleResult::Refused => _ = branches.reached.insert(Branch::Refused),
-                RuleResult::Shadowed if check.is_in_shadow() => {
+            // Without a verdict, the request lacks the actor, or the store is down. A penalty begins
+            // with a refusal by the quota.
+            match (check.result(), check.verdict()) {
+                (RuleResult::Refused, Some(verdict)) => {
+                    branches.reached.insert(Branch::Refused);
+                    if verdict.is_penalty() {
+                        branches.reached.insert(Branch::Penalized);
+                    }
+                }
+                (RuleResult::Shadowed, Some(_)) if check.is_in_shadow() => {
                     _ = branches.reached.insert(Branch::WouldRefuse);
                 }
                 _ => {}

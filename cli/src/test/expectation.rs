@@ -5,6 +5,7 @@ use crate::explain::{Decided, Response};
 use diana_base::time::Span;
 use diana_document::{Fields, Node, Value, fold, one_of, quoted};
 use diana_limiter::decide::{Outcome, RuleResult};
+use diana_replay::number::plural;
 use serde_json::Value as Json;
 use std::collections::BTreeMap;
 
@@ -60,7 +61,8 @@ pub struct Each {
     /// A rule that refuses, or `deny`.
     by: Option<String>,
     status: Option<u64>,
-    retry_after: Option<u64>,
+    /// In seconds; `Some(None)`: none.
+    retry_after: Option<Option<u64>>,
     delay: Option<Span>,
     /// What is left, of the only rule or by its name.
     remaining: Vec<(Option<String>, u64)>,
@@ -68,8 +70,18 @@ pub struct Each {
     request_headers: Vec<(String, Option<String>)>,
     /// A text is the whole body; of an object, each member has to be in the body.
     body: Option<Json>,
-    shadow: Option<String>,
-    over: Option<u32>,
+    /// A rule; `Some(None)`: none.
+    shadow: Option<Option<String>>,
+    /// In percent; `Some(None)`: none.
+    over: Option<Option<u32>>,
+}
+
+/// A part that is not as expected: the key of the expectation, if it is an object, and a sentence.
+pub struct Difference {
+    /// The key; empty for the whole.
+    pub key: &'static str,
+    /// What was expected and what was found.
+    pub why: String,
 }
 
 /// The decision about a request, as a test sees it.
@@ -85,11 +97,17 @@ pub struct Found<'a> {
 }
 
 impl Expectation {
-    /// Reads an expectation. Reports each mistake at its place, and then returns `None`.
-    pub fn read(node: &Node) -> Option<Expectation> {
-        if let Value::Text(_) = node.value() {
-            let (outcome, by) = outcome(node)?;
-            return Some(Expectation::Each(Box::new(Each { outcome: Some(outcome), by, ..Each::default() })));
+    /// Reads what is expected of so many requests. Reports each mistake at its place, and then
+    /// returns `None`.
+    pub fn read(node: &Node, requests: u64) -> Option<Expectation> {
+        match node.value() {
+            Value::Text(_) => {
+                let (outcome, by) = outcome(node)?;
+                let each = Each { outcome: Some(outcome), by, ..Each::default() };
+                return Some(Expectation::Each(Box::new(each)));
+            }
+            Value::Object(_) => {}
+            _ => return node.expected("pass, allowed, delayed, refused, `refused by NAME`, or an object"),
         }
         let mut fields = node.fields()?;
         if Kind::ALL.iter().any(|(word, _)| fields.has(word)) {
@@ -100,6 +118,13 @@ impl Expectation {
                 }
             }
             fields.finish();
+            let sum = counts.values().fold(0u64, |sum, count| sum.saturating_add((*count).into()));
+            if sum != requests {
+                node.fail(format!(
+                    "the numbers make {sum}, but the step has {}",
+                    plural(requests, "request")
+                ));
+            }
             return Some(Expectation::Counts(counts));
         }
         let each = Each::read(&mut fields);
@@ -140,8 +165,16 @@ impl Each {
         }
         each.status = fields.take("status").and_then(|node| node.whole(100..=599));
         each.retry_after = fields.take("retry_after").and_then(|node| match node.value() {
-            Value::Whole(seconds) => Some(*seconds),
-            _ => node.span(Span::ZERO..=SPANS).map(|span| span.as_ns() / NS_PER_SEC),
+            Value::Null => Some(None),
+            Value::Whole(seconds) => Some(Some(*seconds)),
+            Value::Text(_) => {
+                let span = node.span(Span::ZERO..=SPANS)?;
+                if !span.as_ns().is_multiple_of(NS_PER_SEC) {
+                    return node.expected("whole seconds, because `retry-after` has no parts of one");
+                }
+                Some(Some(span.as_ns() / NS_PER_SEC))
+            }
+            _ => node.expected("whole seconds, a span such as `30s`, or null"),
         });
         each.delay = fields.take("delay").and_then(|node| node.span(Span::ZERO..=SPANS));
         if let Some(node) = fields.take("remaining") {
@@ -158,75 +191,101 @@ impl Each {
         each.headers = headers(fields.take("headers"));
         each.request_headers = headers(fields.take("request_headers"));
         each.body = fields.take("body").map(|node| json(node.value()));
-        each.shadow = fields.take("shadow").and_then(|node| node.text().map(str::to_owned));
-        each.over = fields.take("over").and_then(|node| percent(&node));
+        each.shadow = fields.take("shadow").and_then(|node| match node.value() {
+            Value::Null => Some(None),
+            _ => node.text().map(|name| Some(name.to_owned())),
+        });
+        each.over = fields.take("over").and_then(|node| match node.value() {
+            Value::Null => Some(None),
+            _ => percent(&node).map(Some),
+        });
         Some(each)
     }
 
-    /// What of the decision is not as expected, one sentence each.
-    pub fn differences(&self, found: &Found) -> Vec<String> {
-        let mut why = Vec::new();
-        self.outcome_differences(found, &mut why);
-        let Response { status, headers, body, retry_after_up_to, .. } = found.response;
-        if let Some(expected) = self.status
-            && status.map(u64::from) != Some(expected)
-        {
-            let status = status.map_or("that of the upstream".to_owned(), |status| status.to_string());
-            why.push(format!("expected status {expected}, found {status}"));
-        }
-        if let Some(expected) = self.retry_after {
-            let earliest = value(headers, "retry-after").and_then(|text| text.parse::<u64>().ok());
-            let latest = retry_after_up_to.or(earliest);
-            let is_met = earliest.zip(latest).is_some_and(|(first, last)| (first..=last).contains(&expected));
-            if !is_met {
-                let found = match (earliest, latest) {
-                    (Some(first), Some(last)) if first < last => format!("{first} s to {last} s"),
-                    (Some(first), _) => format!("{first} s"),
-                    (None, _) => "none".into(),
-                };
-                why.push(format!("expected `retry-after` {expected} s, found {found}"));
-            }
-        }
-        if let Some(expected) = self.delay
-            && found.decided.delay != expected
-        {
-            why.push(format!("expected a wait of {expected}, found {}", found.decided.delay));
-        }
-        self.remaining_differences(found, &mut why);
-        differing(&self.headers, headers, "header", &mut why);
-        differing(&self.request_headers, found.request_headers, "header for the upstream", &mut why);
-        if let Some(expected) = &self.body {
-            let body = body.as_deref().unwrap_or_default();
-            let is_met = match expected {
-                Json::String(text) => text == body,
-                _ => serde_json::from_str(body).is_ok_and(|body: Json| includes(&body, expected)),
-            };
-            if !is_met {
-                let found = if body.is_empty() { "none".into() } else { quoted(body) };
-                why.push(format!("expected a body with {}, found {found}", quoted(&expected.to_string())));
-            }
-        }
-        if let Some(expected) = &self.shadow {
-            let names = found.decided.shadow.as_deref().unwrap_or_default();
-            if !names.split(',').any(|name| name == expected) {
-                let found = if names.is_empty() { "none".into() } else { quoted(names) };
-                why.push(format!(
-                    "expected that {} would refuse, in shadow; found {found}",
-                    quoted(expected)
-                ));
-            }
-        }
-        if let Some(expected) = self.over {
-            let highest = found.decided.over.iter().map(|(_, percent)| *percent).max();
-            if highest != Some(expected) {
-                let found = highest.map_or("none".into(), |percent| format!("{percent}%"));
-                why.push(format!("expected a threshold of {expected}%, found {found}"));
-            }
-        }
-        why
+    /// What of the decision is not as expected.
+    pub fn differences(&self, found: &Found) -> Vec<Difference> {
+        let parts: [(&'static str, Vec<String>); 10] = [
+            ("outcome", self.outcome_difference(found).into_iter().collect()),
+            ("status", self.status_difference(found).into_iter().collect()),
+            ("retry_after", self.retry_difference(found).into_iter().collect()),
+            ("delay", self.delay_difference(found).into_iter().collect()),
+            ("remaining", self.remaining_differences(found)),
+            ("headers", differing(&self.headers, &found.response.headers, "header")),
+            (
+                "request_headers",
+                differing(&self.request_headers, found.request_headers, "header for the upstream"),
+            ),
+            ("body", self.body_difference(found).into_iter().collect()),
+            ("shadow", self.shadow_difference(found).into_iter().collect()),
+            ("over", self.over_difference(found).into_iter().collect()),
+        ];
+        let of_key =
+            |(key, why): (&'static str, Vec<String>)| why.into_iter().map(move |why| Difference { key, why });
+        parts.into_iter().flat_map(of_key).collect()
     }
 
-    fn outcome_differences(&self, found: &Found, why: &mut Vec<String>) {
+    fn status_difference(&self, found: &Found) -> Option<String> {
+        let (expected, status) = (self.status?, found.response.status);
+        let shown = status.map_or("that of the upstream".to_owned(), |status| status.to_string());
+        let is_met = status.map(u64::from) == Some(expected);
+        (!is_met).then(|| format!("expected status {expected}, found {shown}"))
+    }
+
+    fn retry_difference(&self, found: &Found) -> Option<String> {
+        let expected = self.retry_after?;
+        let earliest =
+            value(&found.response.headers, "retry-after").and_then(|text| text.parse::<u64>().ok());
+        let latest = found.response.retry_after_up_to.or(earliest);
+        let is_met = match (expected, earliest.zip(latest)) {
+            (Some(expected), Some((first, last))) => (first..=last).contains(&expected),
+            (expected, range) => expected.is_none() && range.is_none(),
+        };
+        let shown = match (earliest, latest) {
+            (Some(first), Some(last)) if first < last => format!("{first} s to {last} s"),
+            (Some(first), _) => format!("{first} s"),
+            (None, _) => "none".into(),
+        };
+        let expected = expected.map_or("no `retry-after`".into(), |s| format!("`retry-after` {s} s"));
+        (!is_met).then(|| format!("expected {expected}, found {shown}"))
+    }
+
+    fn delay_difference(&self, found: &Found) -> Option<String> {
+        let (expected, delay) = (self.delay?, found.decided.delay);
+        (delay != expected).then(|| format!("expected a wait of {expected}, found {delay}"))
+    }
+
+    fn body_difference(&self, found: &Found) -> Option<String> {
+        let expected = self.body.as_ref()?;
+        let body = found.response.body.as_deref().unwrap_or_default();
+        let is_met = match expected {
+            Json::String(text) => text == body,
+            _ => serde_json::from_str(body).is_ok_and(|body: Json| includes(&body, expected)),
+        };
+        let shown = if body.is_empty() { "none".into() } else { quoted(body) };
+        (!is_met).then(|| format!("expected a body with {}, found {shown}", quoted(&expected.to_string())))
+    }
+
+    fn shadow_difference(&self, found: &Found) -> Option<String> {
+        let expected = self.shadow.as_ref()?;
+        let names = found.decided.shadow.as_deref().unwrap_or_default();
+        let is_met = match expected {
+            Some(expected) => names.split(',').any(|name| name == expected),
+            None => names.is_empty(),
+        };
+        let shown = if names.is_empty() { "none".into() } else { quoted(names) };
+        let expected = expected.as_ref().map_or("no rule".into(), |name| quoted(name));
+        (!is_met).then(|| format!("expected that {expected} would refuse, in shadow; found {shown}"))
+    }
+
+    fn over_difference(&self, found: &Found) -> Option<String> {
+        let expected = self.over?;
+        let highest = found.decided.over.iter().map(|(_, percent)| *percent).max();
+        let shown = |percent: Option<u32>| percent.map_or("none".to_owned(), |percent| format!("{percent}%"));
+        (highest != expected)
+            .then(|| format!("expected the threshold {}, found {}", shown(expected), shown(highest)))
+    }
+
+    fn outcome_difference(&self, found: &Found) -> Option<String> {
         let kind = Kind::of(found.decided.outcome);
         let is_by = |name: &str| {
             let refusing = refusing(found);
@@ -234,15 +293,13 @@ impl Each {
         };
         let is_met = self.outcome.is_none_or(|outcome| outcome == kind)
             && self.by.as_deref().is_none_or(|name| kind == Kind::Refused && is_by(name));
-        if is_met {
-            return;
-        }
         let by = self.by.as_ref().map_or(String::new(), |name| format!(" by {}", quoted(name)));
         let expected = self.outcome.map_or("", Kind::word);
-        why.push(format!("expected {expected}{by}, found {}", outcome_of(found)));
+        (!is_met).then(|| format!("expected {expected}{by}, found {}", outcome_of(found)))
     }
 
-    fn remaining_differences(&self, found: &Found, why: &mut Vec<String>) {
+    fn remaining_differences(&self, found: &Found) -> Vec<String> {
+        let mut why = Vec::new();
         let left: Vec<(&str, Option<u64>)> = found
             .names
             .iter()
@@ -273,6 +330,7 @@ impl Each {
                 why.push(format!("expected {expected} left {of}, found {found}"));
             }
         }
+        why
     }
 }
 
@@ -317,20 +375,20 @@ fn value<'a>(headers: &'a [[String; 2]], name: &str) -> Option<&'a str> {
     headers.iter().find(|[known, _]| known == name).map(|[_, value]| value.as_str())
 }
 
-fn differing(
-    expected: &[(String, Option<String>)],
-    found: &[[String; 2]],
-    what: &str,
-    why: &mut Vec<String>,
-) {
-    let shown = |value: Option<&str>| value.map_or("none".into(), quoted);
+fn differing(expected: &[(String, Option<String>)], found: &[[String; 2]], what: &str) -> Vec<String> {
+    let mut why = Vec::new();
     for (name, expected) in expected {
         let found = value(found, name);
-        if found != expected.as_deref() {
-            let (name, expected, found) = (quoted(name), shown(expected.as_deref()), shown(found));
-            why.push(format!("expected the {what} {name} {expected}, found {found}"));
+        if found == expected.as_deref() {
+            continue;
         }
+        let (name, found) = (quoted(name), found.map_or("none".into(), quoted));
+        why.push(match expected {
+            Some(expected) => format!("expected the {what} {name}: {}, found {found}", quoted(expected)),
+            None => format!("expected no {what} {name}, found {found}"),
+        });
     }
+    why
 }
 
 /// Whether a value has each member of `expected`, at any depth.

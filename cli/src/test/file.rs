@@ -9,11 +9,11 @@ use crate::explain::document::Document;
 use crate::source::content::{Content, File, SyntaxError};
 use crate::source::resolve::resolve;
 use crate::source::scalar::Dialect;
-use crate::source::value::Value;
+use crate::source::value::{Entry, Kind, Value};
 use crate::source::{blame, yaml};
 use crate::valid::Mistakes;
 use diana_config::Configuration;
-use diana_document::{Error, Errors, Node};
+use diana_document::{Error, Errors, Node, quoted};
 use miette::{Result, miette};
 use std::path::{Path, PathBuf};
 
@@ -32,8 +32,7 @@ impl Read {
     pub fn of(file: File) -> Result<Read> {
         match one(&file.content()) {
             Ok(root) => {
-                let parsed = diana_document::parse_json(root.to_json().as_bytes());
-                let value = parsed.ok_or_else(|| miette!("`{}` cannot be read as JSON", file.name))?;
+                let value = with_repeated_keys(&root);
                 Ok(Read { file, root, value })
             }
             Err(error) => Err(Mistakes::of(Report::of_syntax(file, &error)).into()),
@@ -51,6 +50,18 @@ impl Read {
                 path.with_file_name(name.replacen(".test.", ".", 1))
             }
         }
+    }
+
+    /// The error about a document that cannot be read.
+    pub fn unreadable(self, document: &Path, why: &str) -> miette::Report {
+        let name = quoted(&document.display().to_string());
+        if self.root.get("document").is_none() {
+            let hint = "name the document with `document: FILE`";
+            return miette!("`{}` tests {name}, which cannot be read: {why}; {hint}", self.file.name);
+        }
+        let why = format!("cannot read {name}: {why}");
+        let error = Error { path: "document".into(), why, key: None };
+        Mistakes::of(Report::of_errors(self.file, &self.root, &[error])).into()
     }
 
     /// Runs the cases against the document in these bytes of JSON.
@@ -83,11 +94,38 @@ impl Read {
                 None => Layer::default(),
             };
             let shared = Shared { request, clients, configuration };
-            let nodes = fields.require("cases").and_then(|node| node.list()).unwrap_or_default();
-            cases.extend(nodes.iter().filter_map(|node| case::read(node, &shared)));
+            if let Some(node) = fields.require("cases") {
+                let nodes = node.list();
+                if nodes.as_ref().is_some_and(Vec::is_empty) {
+                    node.fail("no case is listed");
+                }
+                for node in nodes.unwrap_or_default() {
+                    let Some(case) = case::read(&node, &shared) else { continue };
+                    if cases.iter().any(|other: &Case| other.name == case.name) {
+                        node.fail(format!("another case has the name {} already", quoted(&case.name)));
+                    }
+                    cases.push(case);
+                }
+            }
             fields.finish();
         }
         (cases, errors.into_vec())
+    }
+}
+
+/// The value with all entries of repeated keys, which are mistakes.
+fn with_repeated_keys(value: &Value) -> diana_document::Value {
+    use diana_document::Value as Read;
+    match &value.kind {
+        Kind::Null => Read::Null,
+        Kind::Bool(flag) => Read::Bool(*flag),
+        Kind::Number(text) => diana_document::parse_json(text.as_bytes()).unwrap_or(Read::Text(text.clone())),
+        Kind::Text(text) | Kind::Plain(text) => Read::Text(text.clone()),
+        Kind::List(items) => Read::List(items.iter().map(with_repeated_keys).collect()),
+        Kind::Object(entries) => {
+            let entry = |entry: &Entry| (entry.key.clone(), with_repeated_keys(&entry.value));
+            Read::Object(entries.iter().map(entry).collect())
+        }
     }
 }
 
@@ -98,7 +136,8 @@ fn one(content: &Content) -> Result<Value, SyntaxError> {
     let wrong = |why: &str| SyntaxError { at: 0, why: why.into() };
     match (documents.next(), documents.next()) {
         (Some(mut root), None) => {
-            resolve(&mut root, Dialect::Envoy);
+            // No gateway reads the file: numbers may have any size, and fractions.
+            resolve(&mut root, Dialect::Kubernetes);
             Ok(root)
         }
         (None, _) => Err(wrong("the file is empty: write `cases`")),

@@ -2,7 +2,7 @@
 
 use crate::explain::request::parsed_instant;
 use diana_base::time::{Span, Time};
-use diana_document::Node;
+use diana_document::{Errors, Node, Value};
 use jiff::civil;
 use jiff::tz::Offset;
 use jiff::{Timestamp, ToSpan};
@@ -13,7 +13,7 @@ const EXPECTED: &str = "an instant such as `2026-01-31T12:00:00Z`, a time of day
 /// The instant at this node, of a case that begins at `start`. A time of day, in UTC, is the first
 /// one from the start on.
 pub fn of(node: &Node, start: Time) -> Option<Time> {
-    let text = node.text()?;
+    let Value::Text(text) = node.value() else { return node.expected(EXPECTED) };
     match parsed(text, start) {
         Some(instant) if instant >= start => Some(instant),
         Some(_) => {
@@ -38,7 +38,7 @@ pub fn parsed(text: &str, start: Time) -> Option<Time> {
 
 /// A span such as `90s`, or `1h` and so on. Plain numbers are none.
 fn span(text: &str) -> Option<Span> {
-    let (value, errors) = (diana_document::Value::Text(text.into()), diana_document::Errors::default());
+    let (value, errors) = (Value::Text(text.into()), Errors::default());
     Node::root(&value, &errors).span(Span::ZERO..=Span::from_secs(100 * 366 * 86_400))
 }
 

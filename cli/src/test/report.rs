@@ -7,8 +7,10 @@ use diana_replay::printable::printable;
 use miette::{IntoDiagnostic, Result};
 use quick_junit::{NonSuccessKind, Report, TestCase, TestCaseStatus, TestSuite};
 use serde::Serialize;
+use std::collections::HashSet;
 use std::fmt::Write;
 use std::ops::Range;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 pub use super::coverage::Uncovered;
@@ -26,6 +28,50 @@ pub struct FileReport {
     pub branches: [usize; 2],
     /// The branches that no case has reached.
     pub uncovered: Vec<Uncovered>,
+}
+
+/// Which branches of a document's rules the cases of all its test files have reached.
+#[derive(Debug, Serialize)]
+pub struct DocumentCoverage {
+    /// The document.
+    pub document: String,
+    /// The number of branches that were reached, and of all.
+    pub branches: [usize; 2],
+    /// The branches that were not reached.
+    pub uncovered: Vec<Uncovered>,
+}
+
+impl DocumentCoverage {
+    /// The coverage of each document, in the order of the files.
+    #[must_use]
+    pub fn of(reports: &[FileReport]) -> Vec<DocumentCoverage> {
+        let mut all: Vec<(PathBuf, DocumentCoverage)> = Vec::new();
+        for report in reports {
+            let FileReport { document, branches: [_, count], uncovered, .. } = report;
+            // Files in several folders may name one document in several ways.
+            let path = Path::new(document).canonicalize().unwrap_or_else(|_| document.into());
+            let rules = |missed: &Uncovered| (missed.rule.clone(), missed.never.clone());
+            match all.iter_mut().find(|(known, _)| *known == path) {
+                Some((_, one)) => {
+                    let own: HashSet<_> = uncovered.iter().map(rules).collect();
+                    one.uncovered.retain(|missed| own.contains(&rules(missed)));
+                }
+                None => {
+                    let one = DocumentCoverage {
+                        document: document.clone(),
+                        branches: [0, *count],
+                        uncovered: uncovered.clone(),
+                    };
+                    all.push((path, one));
+                }
+            }
+        }
+        let counted = |(_, one): (PathBuf, DocumentCoverage)| {
+            let [_, count] = one.branches;
+            DocumentCoverage { branches: [count.saturating_sub(one.uncovered.len()), count], ..one }
+        };
+        all.into_iter().map(counted).collect()
+    }
 }
 
 /// The result of a case.
@@ -89,7 +135,7 @@ impl FileReport {
 
 /// The results as text for people.
 #[must_use]
-pub fn text(reports: &[FileReport], is_terminal: bool) -> String {
+pub fn text(reports: &[FileReport], coverage: &[DocumentCoverage], is_terminal: bool) -> String {
     let mut text = String::new();
     for report in reports {
         let _ = writeln!(text, "{}", printable(&report.file));
@@ -107,13 +153,13 @@ pub fn text(reports: &[FileReport], is_terminal: bool) -> String {
                 text.push('\n');
             }
         }
-        for Uncovered { rule, never, place } in &report.uncovered {
-            let _ = writeln!(text, "  never {never}: {rule} ({})", printable(place));
-        }
+    }
+    for Uncovered { rule, never, place } in coverage.iter().flat_map(|one| &one.uncovered) {
+        let _ = writeln!(text, "never {never}: {rule} ({})", printable(place));
     }
     let all: usize = reports.iter().map(|report| report.cases.len()).sum();
     let failed: usize = reports.iter().map(FileReport::failed).sum();
-    let sum = |at: fn(&[usize; 2]) -> usize| reports.iter().map(|report| at(&report.branches)).sum::<usize>();
+    let sum = |at: fn(&[usize; 2]) -> usize| coverage.iter().map(|one| at(&one.branches)).sum::<usize>();
     let (reached, branches) = (sum(|[reached, _]| *reached), sum(|[_, all]| *all));
     let passed = plural(all.saturating_sub(failed) as u64, "case");
     let _ =
@@ -123,9 +169,10 @@ pub fn text(reports: &[FileReport], is_terminal: bool) -> String {
 
 /// The results in the Test Anything Protocol, version 14.
 #[must_use]
-pub fn tap(reports: &[FileReport]) -> String {
+pub fn tap(reports: &[FileReport], unreadable: &[String]) -> String {
     let cases = || reports.iter().flat_map(|report| report.cases.iter().map(move |case| (report, case)));
-    let mut text = format!("TAP version 14\n1..{}\n", cases().count());
+    let count = cases().count();
+    let mut text = format!("TAP version 14\n1..{}\n", count.saturating_add(unreadable.len()));
     for (number, (report, case)) in (1..).zip(cases()) {
         let result = if case.failures.is_empty() { "ok" } else { "not ok" };
         // `#` begins a directive.
@@ -139,11 +186,14 @@ pub fn tap(reports: &[FileReport]) -> String {
             let _ = writeln!(text, "  ---\n  message: {message}\n  at: {at}\n  ...");
         }
     }
+    for (number, file) in (count.saturating_add(1)..).zip(unreadable) {
+        let _ = writeln!(text, "not ok {number} - {}: cannot be read", printable(file));
+    }
     text
 }
 
 /// The results as JUnit XML.
-pub fn junit(reports: &[FileReport]) -> Result<String> {
+pub fn junit(reports: &[FileReport], unreadable: &[String]) -> Result<String> {
     let mut junit = Report::new("diana test");
     for report in reports {
         let mut suite = TestSuite::new(report.file.as_str());
@@ -165,6 +215,13 @@ pub fn junit(reports: &[FileReport]) -> Result<String> {
             of_case.set_time(case.took);
             suite.add_test_case(of_case);
         }
+        junit.add_test_suite(suite);
+    }
+    for file in unreadable {
+        let mut suite = TestSuite::new(file.as_str());
+        let mut status = TestCaseStatus::non_success(NonSuccessKind::Error);
+        status.set_message("cannot be read");
+        suite.add_test_case(TestCase::new("all cases", status));
         junit.add_test_suite(suite);
     }
     junit.to_string().into_diagnostic()

@@ -33,16 +33,18 @@ const SPANS: RangeInclusive<Span> = Span::ZERO..=Span::from_secs(366 * 86_400);
 impl Layer {
     /// Takes the keys of a request from an object, over those of this layer.
     pub fn with(mut self, fields: &mut Fields) -> Layer {
-        let text = |node: Option<Node>| node.and_then(|node| node.text().map(str::to_owned));
-        let replace = |own: &mut Option<String>, new: Option<String>| {
-            if new.is_some() {
-                *own = new;
+        for (key, own) in [
+            ("method", &mut self.method),
+            ("url", &mut self.url),
+            ("host", &mut self.host),
+            ("scheme", &mut self.scheme),
+        ] {
+            if let Some(node) = fields.take(key)
+                && let Some(text) = node.text().filter(|text| is_right(&node, key, text))
+            {
+                *own = Some(text.to_owned());
             }
-        };
-        replace(&mut self.method, text(fields.take("method")));
-        replace(&mut self.url, text(fields.take("url")));
-        replace(&mut self.host, text(fields.take("host")));
-        replace(&mut self.scheme, text(fields.take("scheme")));
+        }
         if let Some(node) = fields.take("headers") {
             replace_lines(&mut self.headers, &node);
         }
@@ -53,11 +55,13 @@ impl Layer {
             }
         }
         for (path, node) in fields.take("properties").and_then(|node| node.entries()).unwrap_or_default() {
-            if let Some(value) = node.scalar() {
-                let path = steps(path);
-                self.properties.retain(|(known, _)| *known != path);
-                self.properties.push((path, value));
-            }
+            let path = steps(path);
+            self.properties.retain(|(known, _)| *known != path);
+            let value = match node.value() {
+                Value::Null => Some(REMOVED.to_owned()),
+                _ => node.scalar(),
+            };
+            self.properties.extend(value.map(|value| (path, value)));
         }
         if let Some(node) = fields.take("body") {
             self.is_json = !matches!(node.value(), Value::Text(_));
@@ -66,7 +70,11 @@ impl Layer {
                 value => value.to_string(),
             });
         }
-        replace(&mut self.body_size, fields.take("body_size").and_then(|node| node.scalar()));
+        if let Some(node) = fields.take("body_size") {
+            let is_unknown = matches!(node.value(), Value::Text(text) if text == "unknown");
+            let size = if is_unknown { None } else { node.size(0..=u64::MAX) };
+            self.body_size = size.map(|size| size.to_string()).or(is_unknown.then(|| "unknown".into()));
+        }
         if let Some(lasts) = fields.take("lasts").and_then(|node| node.span(SPANS)) {
             self.lasts = Some(lasts);
         }
@@ -79,9 +87,10 @@ impl Layer {
 
     /// Takes the keys of a client, over those of this layer.
     pub fn with_client(self, fields: &mut Fields) -> Layer {
-        let ip = fields.take("ip").and_then(|node| node.text().map(str::to_owned));
+        let node = fields.take("ip");
+        let ip = node.and_then(|node| node.text().filter(|text| is_right(&node, "ip", text)));
         let layer = self.with(fields);
-        Layer { ip: ip.or(layer.ip), ..layer }
+        Layer { ip: ip.map(str::to_owned).or(layer.ip), ..layer }
     }
 
     /// The same request from another address.
@@ -141,21 +150,40 @@ impl Layer {
             scheme: self.scheme.as_deref(),
             body: self.body.as_deref().map(str::as_bytes),
             body_size: self.body_size.as_deref(),
-            properties: self.properties.clone(),
+            properties: self.properties.iter().filter(|(_, value)| value != REMOVED).cloned().collect(),
         };
         let mut incoming = description.read()?;
         incoming.lasts = self.lasts.unwrap_or(Span::ZERO);
         incoming.response = self.response.clone().unwrap_or_default();
-        match &self.body {
-            Some(body) => incoming.read_body(body.as_bytes(), configuration),
-            None => incoming.body = Body::Absent,
+        if let Some(body) = &self.body {
+            incoming.read_body(body.as_bytes(), configuration);
+            // A gateway reads no text of an unknown type.
+            if !self.is_json && !has_type {
+                incoming.set_body(Body::Unread);
+            }
         }
         Ok(incoming)
     }
 }
 
-/// Stands for a header that a later layer removes. No header has this value.
+/// Stands for a header or an attribute that a later layer removes. No header has this value.
 const REMOVED: &str = "\0";
+
+/// Whether a request could have this text at this key. If not, reports the mistake.
+fn is_right(node: &Node, key: &str, text: &str) -> bool {
+    let mut description = Description { method: "GET", url: "/", ip: "127.0.0.1", ..Description::default() };
+    match key {
+        "method" => description.method = text,
+        "url" => description.url = text,
+        "ip" => description.ip = text,
+        "host" => description.host = Some(text),
+        "scheme" => description.scheme = Some(text),
+        name => description.headers = vec![(name.to_owned(), text.to_owned())],
+    }
+    let wrong = description.read().err();
+    wrong.iter().for_each(|Wrong { why, .. }| node.fail(why.clone()));
+    wrong.is_none()
+}
 
 /// Replaces the lines of the headers at `node`: text, a list of texts, or `null` for none.
 fn replace_lines(headers: &mut Vec<(String, String)>, node: &Node) {
@@ -167,7 +195,8 @@ fn replace_lines(headers: &mut Vec<(String, String)>, node: &Node) {
             continue;
         }
         for line in node.one_or_many() {
-            headers.extend(line.scalar().map(|value| (name.clone(), value)));
+            let value = line.scalar().filter(|value| is_right(&line, &name, value));
+            headers.extend(value.map(|value| (name.clone(), value)));
         }
     }
 }

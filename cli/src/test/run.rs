@@ -2,7 +2,7 @@
 
 use super::case::{Case, Step};
 use super::coverage::Coverage;
-use super::expectation::{Expectation, Found, Kind};
+use super::expectation::{Difference, Expectation, Found, Kind};
 use super::report::{CaseReport, Failure, FileReport};
 use crate::check::place::Places;
 use crate::explain::document::Document;
@@ -32,9 +32,15 @@ pub fn file(
     for case in cases {
         let started = Instant::now();
         let mut failures = Vec::new();
-        for Failed { step, why, request, explanation } in run(case, document, document_name, &mut coverage)? {
+        for Failed { step, differences, request, explanation } in
+            run(case, document, document_name, &mut coverage)?
+        {
             let place = case.steps.get(step).map_or("", |step| &step.place);
-            let (value, _) = places.at(place);
+            // The first part that differs, if the expectation names parts.
+            let key = differences.first().map_or("", |difference| difference.key);
+            let (whole, _) = places.at(place);
+            let value = whole.get(key).unwrap_or(whole);
+            let why = differences.into_iter().map(|difference| difference.why).collect();
             failures.push(Failure::new(file, &value.range, why, request, explanation));
         }
         let (value, _) = places.at(&case.place);
@@ -58,7 +64,7 @@ pub fn file(
 /// A step whose requests differ from what it expects.
 struct Failed {
     step: usize,
-    why: Vec<String>,
+    differences: Vec<Difference>,
     /// Which request differs, in words.
     request: String,
     /// What `explain` prints about it.
@@ -120,12 +126,12 @@ fn run(case: &Case, document: &Document, name: &str, coverage: &mut Coverage) ->
                     request_headers: &request_headers(by, decision),
                     names: &coverage.names(by, &decided),
                 };
-                let why = each.differences(&found);
-                if !why.is_empty() {
+                let differences = each.differences(&found);
+                if !differences.is_empty() {
                     let seen = seen();
                     tally.failed = Some(Failed {
                         step: arrival.step,
-                        why,
+                        differences,
                         request: words(&seen, step),
                         explanation: explained(&seen)?,
                     });
@@ -167,7 +173,8 @@ fn miscounted(
         if words.is_empty() { "none".into() } else { words.join(", ") }
     };
     let wanted = words(&|kind| expected.get(kind).copied().unwrap_or(0));
-    let why = vec![format!("expected {wanted}, found {}", words(&count))];
+    let why = format!("expected {wanted}, found {}", words(&count));
+    let differences = vec![Difference { key: "", why }];
     // The outcome of which there are too many has a request that differs: the last one.
     let surplus = |kind: &&Kind| count(kind) > expected.get(kind).copied().unwrap_or(0);
     let seen = kinds.iter().find(surplus).and_then(|kind| tally.last.get(kind));
@@ -175,7 +182,7 @@ fn miscounted(
         Some(seen) => (self::words(seen, step), explained(seen)?),
         None => (format!("{} in all", step.requests), String::new()),
     };
-    Ok(Some(Failed { step: index, why, request, explanation }))
+    Ok(Some(Failed { step: index, differences, request, explanation }))
 }
 
 /// The headers that the upstream gets.

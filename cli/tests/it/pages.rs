@@ -37,7 +37,9 @@ fn recipes_of_the_cookbook_do_what_their_pages_say() {
             assert!(cookbook.join(format!("{stem}.yaml")).exists(), "{stem}.test.yaml tests no recipe");
             continue;
         }
-        if path.extension().unwrap() != "yaml" {
+        let is_recipe = path.extension().unwrap() == "yaml";
+        assert!(!is_recipe || path.with_extension("test.yaml").exists(), "{stem} has no test");
+        if !is_recipe {
             let is_page = stem == "README" || path.with_extension("yaml").exists();
             assert!(is_page, "{} has no configuration", path.display());
             continue;

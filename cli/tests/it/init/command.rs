@@ -52,7 +52,7 @@ fn the_first_test_passes() {
             &["10k/day per header X-Api-Key; gold 20k/day", "1/second per device and ip on =/a/*"],
         ),
         ("nginx", &["2 in flight per cookie session on /export/**", "3/minute per query key"]),
-        ("document", &["1000/second on /a", "5/hour per jwt org.user on /b; penalty 10m after 5"]),
+        ("document", &["1000/second on /a", "5/hour per jwt org.user on /b; gold 10/hour"]),
     ] {
         for shadow in [&[][..], &["--shadow"]] {
             let folder = tempfile::tempdir().unwrap();
