@@ -2,8 +2,10 @@
 //! `diana check` shows it.
 
 use crate::check::code::{self, Severity};
+use crate::check::finding::Finding;
 use crate::check::render;
 use crate::check::report::{Fleet, Report};
+use crate::secrets::Secrets;
 use crate::source::{self, content::File};
 use miette::{Diagnostic, Result};
 use std::fmt;
@@ -48,6 +50,17 @@ fn shown(file: File, document: Option<Range<usize>>) -> Option<miette::Report> {
 #[derive(Debug)]
 pub struct Mistakes {
     text: String,
+}
+
+impl Mistakes {
+    /// One mistake at a place of a file that has no document.
+    #[must_use]
+    pub fn at(file: File, mut finding: Finding) -> Mistakes {
+        let secrets = Secrets::of_text(&file.text);
+        finding.message = secrets.redacted(finding.message);
+        let report = Report { file, findings: vec![finding], documents: Vec::new(), secrets };
+        Mistakes { text: render::text(&[report], stderr().is_terminal()) + "1 error" }
+    }
 }
 
 impl fmt::Display for Mistakes {

@@ -1,6 +1,6 @@
 //! Findings about a configuration of nginx around its documents.
 
-mod includes;
+pub mod includes;
 mod phases;
 
 use super::code;
