@@ -228,6 +228,19 @@ pub fn add(
     }
 }
 
+/// Adds conditions to those of a limit.
+fn add_all(conditions: &mut Object, others: &Object) -> Result<(), String> {
+    for (kind, condition) in others {
+        match condition.as_object().filter(|_| matches!(kind.as_str(), "headers" | "query")) {
+            Some(named) => named
+                .iter()
+                .try_for_each(|(name, condition)| add(conditions, kind, name, condition.clone()))?,
+            None => add(conditions, kind, "", condition.clone())?,
+        }
+    }
+    Ok(())
+}
+
 /// The condition of a `HeaderMatcher`, or of its opposite.
 fn header(matcher: &Value, is_opposite: bool) -> Result<Condition, String> {
     let name = matcher.field("name").and_then(scalar).unwrap_or_default().to_ascii_lowercase();
@@ -590,33 +603,33 @@ pub fn counted(
     excluded: &[Vec<String>],
     draft: &mut Draft,
 ) -> Result<Option<Counted>, String> {
-    let mut conditions = Object::new();
-    let (mut actors, mut always, mut present) = (Vec::new(), true, Vec::new());
+    let (mut conditions, mut matches) = (Object::new(), Object::new());
+    let (mut actors, mut always) = (Vec::new(), true);
     for (index, entry) in entries.iter().enumerate() {
         let wanted = values.get(index).and_then(Option::as_deref);
         match (&entry.value, wanted) {
             (EntryValue::Fixed(value, _), Some(wanted)) if wanted != value => return Ok(None),
             (EntryValue::Fixed(_, own), _) => {
-                for (kind, condition) in own {
-                    match condition.as_object().filter(|_| matches!(kind.as_str(), "headers" | "query")) {
-                        Some(named) => {
-                            for (name, condition) in named {
-                                add(&mut conditions, kind, name, condition.clone())?;
-                            }
-                        }
-                        None => add(&mut conditions, kind, "", condition.clone())?,
-                    }
+                for conditions in [&mut conditions, &mut matches] {
+                    add_all(conditions, own)?;
                 }
             }
-            (EntryValue::Read(read), Some(wanted)) => read.condition(&[wanted], false, &mut conditions)?,
+            (EntryValue::Read(read), Some(wanted)) => {
+                for conditions in [&mut conditions, &mut matches] {
+                    read.condition(&[wanted], false, conditions)?;
+                }
+            }
             (EntryValue::Read(read), None) => {
                 let others: Vec<&str> =
                     excluded.get(index).into_iter().flatten().map(String::as_str).collect();
                 if !others.is_empty() {
                     read.condition(&others, true, &mut conditions)?;
                 }
+                // Requests with the other values have those descriptors.
+                if let Some((kind, name)) = read.name() {
+                    add(&mut matches, kind, &name, json!({"present": true}))?;
+                }
                 always &= read.is_always_there();
-                present.extend(read.name());
                 let actor = read.actor(draft);
                 if !actors.contains(&actor) {
                     actors.push(actor);
@@ -632,11 +645,6 @@ pub fn counted(
     }
     if !actors.is_empty() && !always {
         keys.insert("missing".into(), json!("skip"));
-    }
-    let mut matches = conditions.clone();
-    for (kind, name) in present {
-        // A condition that excludes values stays: it also holds without the actor.
-        let _ = add(&mut matches, kind, &name, json!({"present": true}));
     }
     let why = actors.iter().any(|actor| actor == "ip").then_some(IPV6);
     Ok(Some(Counted { keys, conditions, matches, why }))

@@ -727,8 +727,13 @@ fn negated(condition: &serde_json::Value, known: Option<&serde_json::Value>) -> 
         _ => return None,
     };
     let Some(known) = known else { return Some(opposite) };
-    if *known == opposite {
+    // Without a value there is no other one either.
+    let absent = json!({"present": false});
+    if *known == opposite || opposite == absent {
         return Some(opposite);
+    }
+    if *known == absent {
+        return Some(absent);
     }
     let (mut values, more) = (known.get("not")?.clone(), opposite.get("not")?.clone());
     if let serde_json::Value::Array(values) = &mut values {
