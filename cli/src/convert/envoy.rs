@@ -434,6 +434,20 @@ pub enum EntryValue {
     Read(Read),
 }
 
+impl Entry {
+    /// The words for the name of a rule that asks for this value, or for any.
+    #[must_use]
+    pub fn words(&self, wanted: Option<&str>) -> String {
+        let is_default = ["generic_key", "header_match", "query_match"].contains(&self.key.as_str());
+        match (&self.value, wanted) {
+            (EntryValue::Fixed(value, _), _) if is_default => value.clone(),
+            (EntryValue::Fixed(value, _), _) => format!("{}-{value}", self.key),
+            (EntryValue::Read(_), Some(value)) => format!("{}-{value}", self.key),
+            (EntryValue::Read(_), None) => self.key.clone(),
+        }
+    }
+}
+
 /// A descriptor that requests have.
 pub struct Descriptor<'a> {
     /// The entries.
@@ -594,7 +608,7 @@ pub struct Counted {
     pub why: Option<&'static str>,
 }
 
-/// What the entries of a descriptor count if the configuration asks for these values; `None`, of any
+/// What the entries of a descriptor count if the configuration asks for these values; `None`, any
 /// value, makes an actor. `excluded` has for each entry values that others count. Returns `None` if
 /// no request has such a descriptor.
 pub fn counted(

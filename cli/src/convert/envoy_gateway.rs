@@ -219,7 +219,7 @@ impl Policy<'_> {
             self.bucket(rule, selected, route, &spot, index, draft, notes)?;
         }
         let Some((rule, mut selected, spot, index)) = default else { return Ok(()) };
-        // The rule for all others is Envoy's default bucket, which a request with a descriptor spares.
+        // The rule for all others is Envoy's default bucket, which descriptors spare.
         if matched.iter().any(Object::is_empty) {
             notes.kept(&spot, "no rule: another rule counts every request");
             return Ok(());

@@ -1,5 +1,5 @@
-//! From Kong's declarative file: `rate-limiting`, and `rate-limiting-advanced` as far as its windows
-//! have a counterpart.
+//! From Kong's declarative file: `rate-limiting`, and `rate-limiting-advanced` as far as its
+//! windows have a counterpart.
 //!
 //! Of all instances of a plugin that fit a request, the most specific one runs. Routes are places,
 //! and so are routes for a consumer with plugins of its own.

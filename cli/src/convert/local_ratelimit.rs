@@ -4,7 +4,7 @@
 //! one in its place. Each is a set of buckets, each bucket a rule.
 
 use super::draft::{Draft, Object, Rule, object};
-use super::envoy::{self, Descriptor, EntryValue, counted, descriptors, message};
+use super::envoy::{self, Descriptor, counted, descriptors, message};
 use super::finish;
 use super::input::{Input, scalar, whole};
 use super::notes::{Notes, Spot};
@@ -493,18 +493,9 @@ impl Buckets<'_> {
         if bucket.value.field("shadow_mode").and_then(Value::flag) == Some(true) {
             keys.insert("mode".into(), json!("shadow"));
         }
-        let wish: Vec<String> = bucket
-            .entries
-            .iter()
-            .zip(&request.entries)
-            .map(|((key, value), entry)| match (value, &entry.value) {
-                (Some(value), EntryValue::Read(_)) => format!("{key}-{value}"),
-                (_, EntryValue::Fixed(value, _)) if key == "generic_key" || key == "header_match" => {
-                    value.clone()
-                }
-                _ => key.clone(),
-            })
-            .collect();
+        let wanted = bucket.entries.iter().map(|(_, value)| value.as_deref());
+        let wish: Vec<String> =
+            request.entries.iter().zip(wanted).map(|(entry, wanted)| entry.words(wanted)).collect();
         let rule = self.rule(keys, &wish.join("-"), shared, found.conditions, &spot);
         if let Some(counter) = self.counters.get(rule) {
             let numbers = counter.rule.numbers();

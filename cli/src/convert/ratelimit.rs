@@ -281,20 +281,9 @@ impl Conversion<'_> {
         if leaf.node.get("shadow_mode").and_then(Value::flag) == Some(true) {
             keys.insert("mode".into(), json!("shadow"));
         }
-        let wish: Vec<String> = descriptor
-            .entries
-            .iter()
-            .zip(&leaf.values)
-            .map(|(entry, value)| match (&entry.value, value) {
-                (EntryValue::Read(_), Some(value)) => format!("{}-{value}", entry.key),
-                (EntryValue::Fixed(value, _), _)
-                    if entry.key == "generic_key" || entry.key == "header_match" =>
-                {
-                    value.clone()
-                }
-                _ => entry.key.clone(),
-            })
-            .collect();
+        let wanted = leaf.values.iter().map(Option::as_deref);
+        let wish: Vec<String> =
+            descriptor.entries.iter().zip(wanted).map(|(entry, wanted)| entry.words(wanted)).collect();
         keys.insert("name".into(), self.draft.name(&wish.join("-")).into());
         let rule = Rule::new(keys, &spot);
         why.extend(descriptor.why.clone());

@@ -343,8 +343,8 @@ virtual_hosts:
                 - {request_headers: {header_name: x-user, descriptor_key: user}}
 ";
 
-/// The value itself wins over any value, an unlimited one has no limit, and a limit in shadow refuses
-/// nobody.
+/// The value itself wins over any value, an unlimited one has no limit, and a limit in shadow
+/// refuses nobody.
 #[test]
 fn nested_descriptors_find_one_limit() {
     let limits = "
