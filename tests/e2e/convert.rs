@@ -2,15 +2,17 @@
 //! requests.
 //!
 //! The files are those of the command's corpus, whose documents a test of the command compares with
-//! its output. Envoy's `local_ratelimit` and nginx run with the source itself. For ingress-nginx and
-//! Envoy Gateway, nginx and Envoy run what their controllers generate, written by hand from their
-//! templates. Kong and envoyproxy/ratelimit are models, stated here. No quota refills during a
-//! script.
+//! its output. Envoy's `local_ratelimit`, Envoy's `ratelimit` and nginx run with the source itself.
+//! For ingress-nginx and Envoy Gateway, nginx and Envoy run what their controllers generate, written
+//! by hand from their templates. The limits of envoyproxy/ratelimit are Limitador's, written by hand.
+//! Kong is a model, stated here. No quota refills during a script.
 
 use crate::migrating::{Application, now};
+use gateway::config::{Tunnel, cluster};
 use gateway::peers::Nginx;
-use gateway::{Config, Connection, Gateway, free_port, root, wait_until};
+use gateway::{Config, Connection, Gateway, Redis, free_port, root, wait_until};
 use serde_json::{Value, json};
+use servers::RateLimitService;
 use std::collections::BTreeMap;
 use std::fs;
 use std::net::SocketAddr;
@@ -294,4 +296,56 @@ fn a_model_of_kong() {
     let mut kong = Kong::default();
     let theirs: Vec<bool> = script.iter().map(|request| kong.passes(request)).collect();
     compare(&script, &theirs, &outcomes(ours.address(), &script));
+}
+
+/// The limits of the case in Limitador's form. Its windows begin with the first request, so the
+/// script lies within one of either.
+fn limitador() -> String {
+    let limit = |most: u64, condition: &str, variables: &[&str]| json!({"namespace": "shop", "max_value": most, "seconds": 86_400, "conditions": [condition], "variables": variables});
+    let user = "'user' in descriptors[0]";
+    json!([
+        // Behind the descriptors of a route come those of its virtual host.
+        limit(30, "'site' in descriptors[0] || size(descriptors) > 1 && 'site' in descriptors[1]", &[]),
+        limit(
+            3,
+            &format!("{user} && !(descriptors[0]['user'] in ['partner', 'internal'])"),
+            &["descriptors[0]['user']"]
+        ),
+        limit(6, &format!("{user} && descriptors[0]['user'] == 'partner'"), &[]),
+        limit(4, "'part' in descriptors[0] && descriptors[0]['part'] == 'login'", &[]),
+    ])
+    .to_string()
+}
+
+#[test]
+fn ratelimit_with_limitador() {
+    let case = "envoy-ratelimit-run";
+    let service = RateLimitService::start(&limitador()).unwrap();
+    let application = Application::start();
+    let port = |number| match number {
+        8081 => service.address().port(),
+        3000 => application.address().port(),
+        _ => free_port().unwrap(),
+    };
+    let theirs = Gateway::from_text(&file(case, "envoy.yaml"), port).unwrap();
+    let redis = Redis::start().unwrap();
+    let mut document = document(case);
+    document["store"]["redis"]["secret"] = json!("a secret of this test alone");
+    document["store"]["redis"]["timeout"] = json!("1s");
+    // The tunnel needs no module.
+    let tunnels =
+        vec![Tunnel { name: "redis".into(), redis: cluster("redis-itself", redis.address(), false) }];
+    let ours = Gateway::start(Config { tunnels, ..Config::new(document) }).unwrap();
+    let kinds: [Request; 6] = [
+        ("/orders", &[("x-user-id", "ann")]),
+        ("/orders/1", &[("x-user-id", "partner")]),
+        ("/orders", &[("x-user-id", "internal")]),
+        ("/orders", &[]),
+        ("/login", &[("x-user-id", "ann")]),
+        ("/x", &[]),
+    ];
+    let script = script(&kinds, 9);
+    hour();
+    compare(&script, &outcomes(theirs.address(), &script), &outcomes(ours.address(), &script));
+    assert_eq!(ours.counted("store.redis.failed_calls").unwrap(), 0);
 }
