@@ -67,6 +67,7 @@ pub fn convert(inputs: &[Input], draft: &mut Draft, notes: &mut Notes) -> Result
         for root in &input.values()? {
             let (mut plugins, mut routes) = (Vec::new(), Vec::new());
             let consumers = conversion.read(root, input, &mut plugins, &mut routes);
+            conversion.others(root, input);
             found_any |= !plugins.is_empty();
             conversion.places(input, &plugins, &routes, &consumers, &mut places, &mut spots)?;
         }
@@ -107,6 +108,21 @@ fn name(value: &Value) -> Option<String> {
 }
 
 impl Conversion<'_> {
+    /// Notes about other plugins that limit requests, such as `response-ratelimiting`.
+    fn others(&mut self, value: &Value, input: &Input) {
+        for plugin in list(value, "plugins") {
+            let name = plugin.get("name").and_then(scalar).unwrap_or_default();
+            let limits = name.contains("rate-limiting") || name.contains("ratelimiting");
+            if limits && !PLUGINS.contains(&name.as_str()) {
+                let spot = input.spot_as(&plugin.range, format!("plugin {name}"));
+                self.notes.lost(&spot, "the conversion does not know this plugin");
+            }
+        }
+        for key in ["services", "routes", "consumers", "consumer_groups"] {
+            list(value, key).iter().for_each(|inner| self.others(inner, input));
+        }
+    }
+
     /// The plugins, routes and consumers of a file.
     fn read<'v>(
         &mut self,
