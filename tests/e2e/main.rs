@@ -24,6 +24,7 @@ mod calendar;
 mod capabilities;
 mod clock;
 mod configuration;
+mod convert;
 mod cookbook;
 mod embedded;
 mod enforce;

@@ -2,6 +2,7 @@
 
 mod check;
 mod console;
+mod convert;
 mod ctl;
 mod explain;
 /// The engine's tests draw random documents from a generator in this file.
