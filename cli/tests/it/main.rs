@@ -4,6 +4,7 @@ mod check;
 mod console;
 mod ctl;
 mod explain;
+mod foreign;
 /// The engine's tests draw random documents from a generator in this file.
 #[path = "../../../tests/it/harness.rs"]
 #[allow(dead_code)]
