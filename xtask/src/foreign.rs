@@ -4,11 +4,11 @@
 
 use crate::programs;
 use anyhow::{Context, Result, bail};
-use gateway::filter;
+use gateway::{Shell, filter};
 use std::path::Path;
 
 /// Runs the files whose names contain `filter`, or all.
-pub fn run(source: &Path, filter: Option<&str>) -> Result<()> {
+pub fn run(source: &Path, filter: Option<&str>, shell: Shell) -> Result<()> {
     // Cargo runs in the workspace's root, where a relative path would have another meaning.
     let source = source.canonicalize().with_context(|| format!("no folder `{}`", source.display()))?;
     programs::install_fetchers()?;
@@ -16,6 +16,7 @@ pub fn run(source: &Path, filter: Option<&str>) -> Result<()> {
         .args(["run", "--quiet", "--package", "nginx-suite", "--", "run"])
         .arg(source)
         .args(filter)
+        .env("DIANA_SHELL", if shell == Shell::Native { "native" } else { "" })
         .status()
         .context("cannot run `cargo`")?;
     if !status.success() {

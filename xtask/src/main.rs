@@ -158,6 +158,9 @@ enum Task {
         /// A checkout of github.com/nginx/nginx-tests
         #[arg(long, value_name = "FOLDER")]
         source: PathBuf,
+        /// Run the native module instead of the proxy-wasm filter
+        #[arg(long)]
+        native: bool,
         /// Only files whose names contain this
         filter: Option<String>,
     },
@@ -238,7 +241,10 @@ fn run(task: Task) -> Result<()> {
         Task::Migrate => migrate::run(),
         Task::Upgrade { filter } => upgrade::run(filter.as_deref()),
         Task::Nginx { source, filter } => nginx::run(&source, filter.as_deref()),
-        Task::Foreign { source, filter } => foreign::run(&source, filter.as_deref()),
+        Task::Foreign { source, native, filter } => {
+            let shell = if native { Shell::Native } else { Shell::Wasm };
+            foreign::run(&source, filter.as_deref(), shell)
+        }
         Task::Manifests { crds } => manifests::run(crds.as_deref()),
         Task::Versions => versions::run(),
         Task::Interleavings => interleavings::run(),

@@ -38,6 +38,8 @@ enum Mode {
     /// Do what the files expect of nginx
     #[command(disable_help_flag = true)]
     Nginx {
+        /// The proxy-wasm filter, or the native module
+        filter: PathBuf,
         /// Arguments of nginx
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         arguments: Vec<String>,
@@ -47,7 +49,7 @@ enum Mode {
 fn main() -> ExitCode {
     let result = match Arguments::parse().mode {
         Mode::Run { source, filter } => suite::run(&source, filter.as_deref()),
-        Mode::Nginx { arguments } => stand_in::stand_in(&arguments),
+        Mode::Nginx { filter, arguments } => stand_in::stand_in(&filter, &arguments),
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,

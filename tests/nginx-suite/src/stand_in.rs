@@ -3,7 +3,7 @@
 
 use crate::translate::{Translation, translate};
 use anyhow::{Context, Result, bail};
-use gateway::{envoy, filter, wait_until};
+use gateway::{envoy, wait_until};
 use nix::sys::signal::{SigSet, Signal, kill};
 use nix::unistd::Pid;
 use std::fs::{self, File};
@@ -22,7 +22,7 @@ const START: Duration = Duration::from_secs(30);
 const END: Duration = Duration::from_secs(5);
 
 /// Does what nginx would with these arguments, until a signal.
-pub fn stand_in(arguments: &[String]) -> Result<()> {
+pub fn stand_in(filter: &Path, arguments: &[String]) -> Result<()> {
     if arguments.iter().any(|argument| argument == "-V") {
         eprintln!("{VERSION}");
         return Ok(());
@@ -34,8 +34,8 @@ pub fn stand_in(arguments: &[String]) -> Result<()> {
     let folder = PathBuf::from(of("-p")?);
     let text = fs::read_to_string(folder.join(of("-c")?))?;
     let log = File::create(folder.join("error.log"))?;
-    let translation = translate(&text, &folder, filter::filter()?)?;
-    let mut process = start(&translation, &folder, &log)?;
+    let translation = translate(&text, &folder, filter)?;
+    let mut process = start(&translation, &folder, filter, &log)?;
     // Envoy must not inherit this: it was started before.
     let mut signals = SigSet::empty();
     for signal in [Signal::SIGQUIT, Signal::SIGTERM, Signal::SIGINT, Signal::SIGHUP] {
@@ -47,13 +47,15 @@ pub fn stand_in(arguments: &[String]) -> Result<()> {
     served
 }
 
-fn start(translation: &Translation, folder: &Path, log: &File) -> Result<Child> {
+fn start(translation: &Translation, folder: &Path, filter: &Path, log: &File) -> Result<Child> {
     let bootstrap = folder.join("envoy.json");
     fs::write(&bootstrap, translation.bootstrap.to_string())?;
     let mut command = Command::new(envoy::find()?);
     command.arg("-c").arg(&bootstrap);
     command.args(["--disable-hot-restart", "--concurrency", "1", "--log-level", "warning"]);
     command.args(["--file-flush-interval-msec", "50"]);
+    // Where Envoy finds the native module.
+    command.env("ENVOY_DYNAMIC_MODULES_SEARCH_PATH", filter.parent().context("a file without folder")?);
     command.stdin(Stdio::null()).stdout(log.try_clone()?).stderr(log.try_clone()?);
     command.spawn().context("cannot run Envoy")
 }

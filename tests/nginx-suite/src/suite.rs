@@ -2,7 +2,7 @@
 
 use crate::differences::{DIFFERENCES, FILES, NOT_RUN};
 use anyhow::{Context, Result, bail, ensure};
-use gateway::{envoy, filter, target};
+use gateway::{Shell, envoy, filter, target};
 use std::collections::BTreeSet;
 use std::env;
 use std::fs;
@@ -18,7 +18,11 @@ pub fn run(source: &Path, filter: Option<&str>) -> Result<()> {
         "`{}` is no checkout of github.com/nginx/nginx-tests",
         source.display()
     );
-    let suite = Suite { source, wrapper: wrapper()?, envoy: envoy::find()?, filter: filter::filter()? };
+    let module = match Shell::of_run() {
+        Shell::Wasm => filter::filter()?,
+        Shell::Native => filter::module()?,
+    };
+    let suite = Suite { source, wrapper: wrapper(module)?, envoy: envoy::find()? };
     let mut unexpected = suite.unknown_files()?;
     let (mut agreeing, mut differing) = (0, 0);
     for file in FILES.iter().filter(|file| filter.is_none_or(|filter| file.contains(filter))) {
@@ -51,12 +55,13 @@ pub fn run(source: &Path, filter: Option<&str>) -> Result<()> {
     Ok(())
 }
 
-/// A script that the suite takes for nginx: it starts this program.
-fn wrapper() -> Result<PathBuf> {
+/// A script that the suite takes for nginx: it starts this program with the file that Envoy loads.
+fn wrapper(filter: &Path) -> Result<PathBuf> {
     let folder = target().join("foreign");
     fs::create_dir_all(&folder)?;
     let (path, this) = (folder.join("nginx"), env::current_exe()?);
-    fs::write(&path, format!("#!/bin/sh\nexec '{}' nginx \"$@\"\n", this.display()))?;
+    let line = format!("exec '{}' nginx '{}' \"$@\"", this.display(), filter.display());
+    fs::write(&path, format!("#!/bin/sh\n{line}\n"))?;
     fs::set_permissions(&path, fs::Permissions::from_mode(0o755))?;
     Ok(path)
 }
@@ -71,7 +76,6 @@ struct Suite<'a> {
     source: &'a Path,
     wrapper: PathBuf,
     envoy: PathBuf,
-    filter: &'static Path,
 }
 
 /// An assertion as the Test Anything Protocol reports it.
@@ -116,7 +120,6 @@ impl Suite<'_> {
             .current_dir(self.source)
             .env("TEST_NGINX_BINARY", &self.wrapper)
             .env("ENVOY", &self.envoy)
-            .env("DIANA_WASM", self.filter)
             .output()
             .context("cannot run `perl`: install it with `apt-get install perl`")?;
         let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
