@@ -15,10 +15,12 @@ mod rules;
 mod runs;
 mod simulation;
 mod text;
+mod ticket;
 mod visible;
 
 pub use args::Args;
 pub use report::*;
+pub use ticket::{TicketRule, TicketView};
 
 use crate::output::{self, Format};
 use crate::valid;
@@ -30,7 +32,16 @@ use std::{fs, io};
 
 /// Runs the command.
 pub fn run(args: &Args) -> Result<ExitCode> {
-    let explanation = explain(args, &valid::document(&args.file)?)?;
+    let document = valid::document(&args.file)?;
+    if let Some(ticket) = &args.ticket {
+        let view = read_ticket(args, ticket, &document)?;
+        match args.output.format {
+            Format::Text => output::print(&ticket_text(&view))?,
+            Format::Json => output::print_json(&view)?,
+        }
+        return Ok(ExitCode::SUCCESS);
+    }
+    let explanation = explain(args, &document)?;
     match args.output.format {
         Format::Text => output::print(&text(&explanation))?,
         Format::Json => output::print_json(&explanation)?,
@@ -107,6 +118,17 @@ fn read_body(path: &Path, args: &Args) -> Result<Vec<u8>> {
 #[must_use]
 pub fn text(explanation: &Explanation) -> String {
     text::render(explanation)
+}
+
+/// What the ticket of a refusal says, for a document in JSON.
+pub fn read_ticket(args: &Args, ticket: &str, document: &[u8]) -> Result<TicketView> {
+    ticket::read(args, ticket, document)
+}
+
+/// What a ticket says, as text for a terminal.
+#[must_use]
+pub fn ticket_text(view: &TicketView) -> String {
+    ticket::render(view)
 }
 
 fn name(path: &Path) -> String {
