@@ -57,7 +57,7 @@ const SHOWN: usize = 8;
 
 impl ActorHash {
     fn new(secret: &str) -> ActorHash {
-        ActorHash(HMAC::new(secret))
+        ActorHash(HMAC::new(secret.as_bytes()))
     }
 
     /// The first 64 bits of the hash, as hexadecimal digits.

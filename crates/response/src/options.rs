@@ -226,9 +226,7 @@ const TICKET: &str = "{ticket}";
 
 /// A configured body with the ticket in its place. A ticket needs no escapes in text, JSON or HTML.
 pub(super) fn with_ticket(body: &str, ticket: &str) -> String {
-    let mut parts = body.split(TICKET);
-    let first = parts.next().unwrap_or_default();
-    parts.fold(first.into(), |text: String, part| [&*text, ticket, part].concat())
+    body.replace(TICKET, ticket)
 }
 
 fn body(body: Option<Node>, content_type: Option<Node>) -> Option<Body> {

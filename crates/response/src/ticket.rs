@@ -10,9 +10,12 @@
 //!
 //! The tag is also the nonce, as in SIV (RFC 5297). Workers share no counter, and the random
 //! numbers of some gateways are weak, so a nonce of its own might repeat, which would reveal the
-//! record. Here equal tickets only mean equal records.
+//! record. Here equal tickets only mean equal records. Over the HMAC of the access log's hashes, the
+//! cipher takes 0.8 kB of the filter; `ascon-aead` took 1.1 kB, and needs a nonce of 16 bytes in
+//! each ticket.
 
 use super::wait;
+use diana_base::narrowed;
 use diana_base::time::{Span, Time};
 use diana_limiter::cells::table::Hasher;
 use diana_limiter::decide::{Decision, Outcome, Reason};
@@ -58,20 +61,19 @@ impl TicketKey {
     #[must_use]
     pub fn new(secret: &str) -> TicketKey {
         // Each use has a key of its own.
-        let key = |label: &str| HMAC::new(HMAC::mac(label, secret));
+        let secret = HMAC::new(secret.as_bytes());
+        let key = |label: &[u8]| HMAC::new(&mac(&secret, &[label])[..]);
         TicketKey {
-            tag: key("diana ticket tag"),
-            stream: key("diana ticket stream"),
-            actor: key("diana ticket actor"),
+            tag: key(b"diana ticket tag"),
+            stream: key(b"diana ticket stream"),
+            actor: key(b"diana ticket actor"),
         }
     }
 
     /// The hash of an escaped actor, by which a ticket names it: 48 bits.
     #[must_use]
     pub fn actor(&self, escaped: &str) -> u64 {
-        let mut keyed = self.actor.clone();
-        keyed.update(escaped);
-        number(keyed.finalize().iter().take(6))
+        number(mac(&self.actor, &[escaped.as_bytes()]).iter().take(6))
     }
 
     /// The ticket of a record.
@@ -80,7 +82,7 @@ impl TicketKey {
         let mut record = record.bytes();
         let tag = self.tag(&record);
         self.encrypt(&tag, &mut record);
-        encoded(tag.iter().chain(&record).copied())
+        encoded(&[&tag[..], &record].concat())
     }
 
     /// The record of a ticket that this key has sealed.
@@ -98,22 +100,25 @@ impl TicketKey {
     }
 
     fn tag(&self, record: &[u8]) -> [u8; TAG] {
-        let mut keyed = self.tag.clone();
-        keyed.update(record);
-        let (mut tag, full) = ([0; TAG], keyed.finalize());
-        tag.iter_mut().zip(full).for_each(|(to, byte)| *to = byte);
-        tag
+        let mac = mac(&self.tag, &[record]);
+        mac.first_chunk().copied().unwrap_or_default()
     }
 
     /// Encrypts a record, or decrypts it.
     fn encrypt(&self, tag: &[u8], record: &mut [u8]) {
         for (block, bytes) in (0u8..).zip(record.chunks_mut(32)) {
-            let mut keyed = self.stream.clone();
-            keyed.update(tag);
-            keyed.update([block]);
-            bytes.iter_mut().zip(keyed.finalize()).for_each(|(byte, key)| *byte ^= key);
+            let stream = mac(&self.stream, &[tag, &[block]]);
+            bytes.iter_mut().zip(stream).for_each(|(byte, key)| *byte ^= key);
         }
     }
+}
+
+/// HMAC-SHA-256 of these parts. All callers share one copy, for one type of argument.
+#[inline(never)]
+fn mac(key: &HMAC, parts: &[&[u8]]) -> [u8; 32] {
+    let mut keyed = key.clone();
+    parts.iter().for_each(|part| keyed.update(*part));
+    keyed.finalize()
 }
 
 impl fmt::Debug for TicketKey {
@@ -277,7 +282,8 @@ impl TicketRecord {
             self.actor,
         ];
         for (number, width) in numbers.into_iter().zip(WIDTHS) {
-            bytes.extend(number.to_be_bytes().into_iter().skip(8usize.saturating_sub(width)));
+            let (digits, least) = (number.to_be_bytes(), 8usize.saturating_sub(width));
+            bytes.extend_from_slice(digits.get(least..).unwrap_or_default());
         }
         debug_assert_eq!(bytes.len(), RECORD, "the widths are those of a record");
         bytes
@@ -324,13 +330,13 @@ fn number<'b>(bytes: impl IntoIterator<Item = &'b u8>) -> u64 {
 
 /// A multiple of three bytes in base64url. The crate `base64` would take more room in the filter,
 /// which encodes nothing else.
-fn encoded(mut bytes: impl Iterator<Item = u8>) -> String {
+fn encoded(bytes: &[u8]) -> String {
     let mut text = String::with_capacity(CHARACTERS);
-    while let (Some(first), Some(second), Some(third)) = (bytes.next(), bytes.next(), bytes.next()) {
-        let group = number(&[first, second, third]);
+    for group in bytes.chunks_exact(3) {
+        let group = number(group);
         for shift in [18, 12, 6, 0] {
-            let digit = usize::try_from(group >> shift & 63).ok().and_then(|place| ALPHABET.get(place));
-            text.extend(digit.copied().map(char::from));
+            let digit = ALPHABET.get(narrowed(group >> shift & 63));
+            text.push(digit.copied().map_or('A', char::from));
         }
     }
     text
@@ -408,11 +414,11 @@ mod tests {
         let record = TicketRecord { quota: 7, rule: u64::MAX, ..TicketRecord::new(TicketReason::Penalty) };
         let ticket = key().seal(&record);
         let bytes = decoded(&ticket).unwrap();
-        assert_eq!(encoded(bytes.iter().copied()), ticket);
+        assert_eq!(encoded(&bytes), ticket);
         for bit in 0..8 * bytes.len() {
             let mut changed = bytes.clone();
             changed[bit / 8] ^= 1 << (bit % 8);
-            let changed = encoded(changed.into_iter());
+            let changed = encoded(&changed);
             assert_eq!(key().open(&changed), Err(TicketError::Key), "bit {bit}");
         }
         for end in 0..ticket.len() {
