@@ -72,6 +72,7 @@ mod shaping;
 mod size;
 mod soak;
 mod soft_limits;
+mod tickets;
 mod tokens;
 mod upstream_filter;
 mod variables;
