@@ -96,7 +96,7 @@ pub fn read(args: &Args, ticket: &str, document: &[u8]) -> Result<TicketView> {
 }
 
 /// The key that opens the ticket, and the record.
-fn open(keys: &[TicketKey], ticket: &str) -> Result<(TicketKey, TicketRecord)> {
+fn open(Keys { keys, unset }: &Keys, ticket: &str) -> Result<(TicketKey, TicketRecord)> {
     let mut why = TicketError::Key;
     for key in keys {
         match key.open(ticket) {
@@ -105,27 +105,37 @@ fn open(keys: &[TicketKey], ticket: &str) -> Result<(TicketKey, TicketRecord)> {
         }
     }
     match why {
+        TicketError::Key if !unset.is_empty() => bail!(
+            "--ticket: no key that is set here decrypts it, and {} of the document's `tickets` {} not set: set {}, or \
+             name a file with the secret, as in `--secret-file FILE`",
+            unset.iter().map(|name| quoted(name)).collect::<Vec<_>>().join(" and "),
+            if unset.len() == 1 { "is" } else { "are" },
+            if unset.len() == 1 { "it" } else { "them" }
+        ),
         TicketError::Length => bail!("--ticket: {why}, found {}", ticket.chars().count()),
         _ => bail!("--ticket: {why}"),
     }
 }
 
+/// The keys that may open a ticket, and the variables of others, which are not set here.
+struct Keys {
+    keys: Vec<TicketKey>,
+    unset: Vec<String>,
+}
+
 /// The keys that may open a ticket: that of the file, or those of the document.
-fn keys(args: &Args, document: &[u8], configuration: Configuration) -> Result<Vec<TicketKey>> {
+fn keys(args: &Args, document: &[u8], configuration: Configuration) -> Result<Keys> {
     if let Some(file) = &args.secret_file {
-        return Ok(vec![TicketKey::new(&secret(file)?)]);
+        return Ok(Keys { keys: vec![TicketKey::new(&secret(file)?)], unset: Vec::new() });
     }
     let Some(tickets) = configuration.tickets else {
         bail!("the document has no `tickets`: name a file with their secret, as in `--secret-file FILE`");
     };
-    if let Some(name) = unset_variable(document) {
-        bail!(
-            "`tickets.secret` of the document is the variable {}, which is not set here: set it, or name a file with \
-             the secret, as in `--secret-file FILE`",
-            quoted(&name)
-        );
-    }
-    Ok([tickets.key].into_iter().chain(tickets.previous).collect())
+    // A key whose variable is not set here opens nothing, but another one may.
+    let unset = ["secret", "previous_secret"].map(|key| unset_variable(document, key));
+    let keys = [Some(tickets.key), tickets.previous].into_iter().zip(&unset);
+    let keys: Vec<TicketKey> = keys.filter(|(_, unset)| unset.is_none()).filter_map(|(key, _)| key).collect();
+    Ok(Keys { keys, unset: unset.into_iter().flatten().collect() })
 }
 
 fn secret(file: &Path) -> Result<String> {
@@ -137,10 +147,10 @@ fn secret(file: &Path) -> Result<String> {
     }
 }
 
-/// The variable in place of the secret, if the environment lacks it.
-fn unset_variable(document: &[u8]) -> Option<String> {
+/// The variable in place of the secret at `key`, if the environment lacks it.
+fn unset_variable(document: &[u8], key: &str) -> Option<String> {
     let document = diana_document::parse(document).ok()?;
-    match get(get(get(&document, "tickets")?, "secret")?, "env")? {
+    match get(get(get(&document, "tickets")?, key)?, "env")? {
         Value::Text(name) => own_variable(name).is_none().then(|| name.clone()),
         _ => None,
     }

@@ -271,7 +271,7 @@ response: {json_rpc: {status: 200}}
     requests:
       - {expect: pass}
       - {expect: {outcome: refused by calls, status: 200, body: {error: {code: -32029}, id: 7}}}
-      - {body: {jsonrpc: '2.0', method: note}, expect: {outcome: refused, body: ''}}
+      - {body: {jsonrpc: '2.0', method: note}, expect: {outcome: refused, body: null}}
       - {body: {method: x}, expect: {status: 429, body: {status: 429}}}
 ",
     );
@@ -299,7 +299,7 @@ store: {redis: {cluster: redis, secret: 0123456789abcdef}}
             .collect()
     };
     assert_eq!(
-        of("    requests: [{}]\n"),
+        of("    requests: [{expect: pass}]\n"),
         [
             "refuses never refused by its quota (limits.yaml:5)",
             "shadow never refused in shadow (limits.yaml:6)",
@@ -310,7 +310,7 @@ store: {redis: {cluster: redis, secret: 0123456789abcdef}}
             "everywhere never without its store (limits.yaml:9)",
         ]
     );
-    let without_refusal = "    store: down\n    requests: [{repeat: 2}]\n";
+    let without_refusal = "    store: down\n    requests: [{repeat: 2, expect: {pass: 1, refused: 1}}]\n";
     assert_eq!(
         of(without_refusal),
         [
@@ -412,7 +412,7 @@ fn results_have_an_exit_code_and_a_form_for_machines() {
     );
     fs::write(
         uncovered.path().join("c.test.yaml"),
-        "document: none.yaml\ncases: [{name: c, requests: [{}]}]\n",
+        "document: none.yaml\ncases: [{name: c, requests: [{expect: pass}]}]\n",
     )
     .unwrap();
     let (code, text, errors) = diana(uncovered.path(), &["test", "--tap", "--junit", "junit.xml"]);
@@ -431,7 +431,7 @@ fn results_have_an_exit_code_and_a_form_for_machines() {
 
     let empty = tempfile::tempdir().unwrap();
     let (code, _, errors) = diana(empty.path(), &["test"]);
-    assert!(code == 2 && errors.contains("no file `*.test.yaml` is here"), "{errors}");
+    assert!(code == 2 && errors.contains("found no `*.test.yaml` here"), "{errors}");
     fs::write(empty.path().join("a.test.yaml"), "cases: []\n").unwrap();
     let (code, _, errors) = diana(empty.path(), &["test"]);
     assert!(code == 2 && errors.contains("`a.test.yaml` tests `a.yaml`, which cannot be read: "), "{errors}");

@@ -128,7 +128,7 @@ fn the_secret_may_be_in_a_file() {
     assert!(error.ends_with("has no text of at least 16 letters"), "{error}");
     let unset = r#"{"limits": [], "tickets": {"secret": {"env": "DIANA_NO_SUCH_VARIABLE"}}}"#;
     let error = read(unset, &sealed(&refusal()), &[]).unwrap_err();
-    assert!(error.contains("is the variable `DIANA_NO_SUCH_VARIABLE`, which is not set here"), "{error}");
+    assert!(error.contains("`DIANA_NO_SUCH_VARIABLE` of the document's `tickets` is not set"), "{error}");
     assert!(read(unset, &sealed(&refusal()), &["--secret-file", &file]).is_ok());
 }
 

@@ -252,6 +252,18 @@ impl Gateways {
         })
     }
 
+    /// The same gateways, before the first request.
+    pub fn anew(&self) -> Gateways {
+        Gateways {
+            with_store: self.with_store.clone(),
+            without_store: self.without_store.clone(),
+            store: Rc::new(Memory::new()),
+            open: BinaryHeap::new(),
+            count: 0,
+            last: None,
+        }
+    }
+
     /// What decides in a gateway, from 0.
     pub fn compiled(&self, gateway: u32, is_store_down: bool) -> Option<&Rc<Compiled>> {
         let list = if is_store_down && self.has_global() { &self.without_store } else { &self.with_store };

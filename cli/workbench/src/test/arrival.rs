@@ -134,6 +134,10 @@ impl<'a> StepKeys<'a> {
         fields.finish();
         let (clients, repeat) = (clients?, repeat?);
         let count = repeat.saturating_mul(u64::try_from(clients.len()).unwrap_or(u64::MAX));
+        if count > MAX_REQUESTS {
+            node.fail(format!("the step has more than {MAX_REQUESTS} requests, write fewer"));
+            return None;
+        }
         let expectation = expect.map_or(Some(None), |node| Expectation::read(&node, count).map(Some));
         let mut requests = Vec::new();
         for client in clients {

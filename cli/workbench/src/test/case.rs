@@ -59,6 +59,8 @@ pub struct Shared<'a> {
     pub clients: BTreeMap<String, Layer>,
     /// What reads the bodies.
     pub configuration: &'a Configuration,
+    /// Whether a global store counts any rule.
+    pub has_global: bool,
 }
 
 /// Reads a case. Reports each mistake at its place, and then returns `None`.
@@ -71,7 +73,11 @@ pub fn read(node: &Node, shared: &Shared) -> Option<Case> {
     };
     let gateways = fields.take("gateways").map_or(Some(1), |node| node.whole(1..=MAX_GATEWAYS))?;
     let gateways = u32::try_from(gateways).ok()?;
-    let store = fields.take("store").map(|node| node.one_or_many()).unwrap_or_default();
+    let store = fields.take("store");
+    if let Some(node) = store.filter(|_| !shared.has_global) {
+        node.fail("no rule of the document has `scope: global`, leave `store` out");
+    }
+    let store = store.map(|node| node.one_or_many()).unwrap_or_default();
     let outages = store.iter().filter_map(|node| outage(node, start)).collect();
     let request = match fields.take("request").and_then(|node| node.fields()) {
         Some(mut own) => {
@@ -88,6 +94,9 @@ pub fn read(node: &Node, shared: &Shared) -> Option<Case> {
         node.fail("`requests` is empty, write at least one request");
     }
     let (steps, arrivals) = arrivals(&requests, &request, start, gateways, shared)?;
+    if steps.iter().all(|step| step.expectation.is_none()) && !steps.is_empty() {
+        node.fail("no request of the case has `expect`, so that it cannot fail");
+    }
     Some(Case { name: name?, place: place(node), start, gateways, outages, steps, arrivals })
 }
 

@@ -129,7 +129,11 @@ impl Expectation {
         }
         let each = Each::read(&mut fields);
         fields.finish();
-        each.map(|each| Expectation::Each(Box::new(each)))
+        let each = each?;
+        if each.expects_nothing() {
+            node.fail("nothing is expected, write for example `outcome: pass`");
+        }
+        Some(Expectation::Each(Box::new(each)))
     }
 }
 
@@ -202,6 +206,15 @@ impl Each {
         Some(each)
     }
 
+    /// Whether any decision is as expected.
+    fn expects_nothing(&self) -> bool {
+        let Each { outcome, by, status, retry_after, delay, body, shadow, over, .. } = self;
+        let has_lists =
+            !self.remaining.is_empty() || !self.headers.is_empty() || !self.request_headers.is_empty();
+        let has_parts = outcome.is_some() || by.is_some() || status.is_some() || retry_after.is_some();
+        !has_lists && !has_parts && delay.is_none() && body.is_none() && shadow.is_none() && over.is_none()
+    }
+
     /// The parts of the decision that are not as expected.
     pub fn differences(&self, found: &Found) -> Vec<Difference> {
         let parts: [(&'static str, Vec<String>); 10] = [
@@ -258,6 +271,7 @@ impl Each {
         let expected = self.body.as_ref()?;
         let body = found.response.body.as_deref().unwrap_or_default();
         let is_met = match expected {
+            Json::Null => body.is_empty(),
             Json::String(text) => text == body,
             _ => serde_json::from_str(body).is_ok_and(|body: Json| includes(&body, expected)),
         };

@@ -6,6 +6,7 @@ use super::request::Layer;
 use super::run::{self, Observer};
 use crate::check::report::Report;
 use crate::explain::document::Document;
+use crate::explain::gateways::is_global;
 use crate::source::content::{Content, File, SyntaxError};
 use crate::source::resolve::resolve;
 use crate::source::scalar::Dialect;
@@ -76,14 +77,16 @@ impl TestFile {
         let parsed = diana_document::parse(document).map_err(|error| miette!("{error}"))?;
         let limits = Document::of(&parsed);
         let configuration = crate::explain::document::compile(&parsed)?;
-        let (cases, errors) = self.cases(&configuration);
+        let rules = limits.limits.iter().flat_map(|limit| limit.rules());
+        let has_global = rules.into_iter().any(|(_, rule)| is_global(rule));
+        let (cases, errors) = self.cases(&configuration, has_global);
         if !errors.is_empty() {
             return Err(Mistakes::of(Report::of_errors(self.file, &self.root, &errors)).into());
         }
         run::file(&self.file, &self.root, &cases, &limits, (document_file, document_name), observe)
     }
 
-    fn cases(&self, configuration: &Configuration) -> (Vec<Case>, Vec<Error>) {
+    fn cases(&self, configuration: &Configuration, has_global: bool) -> (Vec<Case>, Vec<Error>) {
         let errors = Errors::default();
         let mut cases = Vec::new();
         if let Some(mut fields) = Node::root(&self.value, &errors).fields() {
@@ -100,7 +103,7 @@ impl TestFile {
                 }
                 None => Layer::default(),
             };
-            let shared = Shared { request, clients, configuration };
+            let shared = Shared { request, clients, configuration, has_global };
             if let Some(node) = fields.require("cases") {
                 let nodes = node.list();
                 if nodes.as_ref().is_some_and(Vec::is_empty) {

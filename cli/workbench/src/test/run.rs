@@ -16,6 +16,7 @@ use diana_limiter::decide::{Decision, RuleResult};
 use miette::Result;
 use serde::Serialize;
 use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 use std::rc::Rc;
 use std::time::Instant;
 
@@ -52,13 +53,18 @@ pub fn file(
 ) -> Result<FileReport> {
     let mut coverage = Coverage::new(document)?;
     let places = Places::new(root, false);
-    let mut reports = Vec::new();
+    let (mut reports, mut fleets) = (Vec::new(), BTreeMap::new());
     for (index, case) in cases.iter().enumerate() {
         let started = Instant::now();
         let mut observe = |observed| observe(Observed { case: index, ..observed });
         let mut failures = Vec::new();
+        // A document is compiled once for each number of gateways.
+        let gateways = match fleets.entry(case.gateways) {
+            Entry::Occupied(known) => Gateways::anew(known.get()),
+            Entry::Vacant(new) => new.insert(Gateways::new(document, case.gateways)?).anew(),
+        };
         for Failed { step, differences, request, explanation } in
-            run(case, document, document_name, &mut coverage, &mut observe)?
+            run(case, gateways, document, document_name, &mut coverage, &mut observe)?
         {
             let place = case.steps.get(step).map_or("", |step| &step.place);
             // The first part that differs, if the expectation names parts.
@@ -118,12 +124,12 @@ struct Seen {
 /// Runs a case.
 fn run(
     case: &Case,
+    mut gateways: Gateways,
     document: &Document,
     name: &str,
     coverage: &mut Coverage,
     observe: &mut Observer,
 ) -> Result<Vec<Failed>> {
-    let mut gateways = Gateways::new(document, case.gateways)?;
     let has_global = gateways.has_global();
     let explained = |seen: &Seen| explanation(seen, document, name, has_global);
     let mut tallies: Vec<Tally> = case.steps.iter().map(|_| Tally::default()).collect();
