@@ -6,9 +6,9 @@ use base64::engine::general_purpose::STANDARD;
 use sha2::{Digest, Sha256};
 
 const PAGE: &str = include_str!("page/page.html");
-/// What all pages share, then what only the console has.
+/// What several pages share, then what only the console has.
 const STYLE: &str = concat!(include_str!("../../page/style.css"), include_str!("page/style.css"));
-const SCRIPT: &str = include_str!("page/script.js");
+const SCRIPT: &str = concat!(include_str!("../../page/script.js"), include_str!("page/script.js"));
 
 /// The page and its content security policy.
 pub struct Page {
