@@ -20,6 +20,7 @@ mod migrate;
 mod msrv;
 mod mutants;
 mod nginx;
+mod playground;
 mod programs;
 mod report;
 mod same_decisions;
@@ -127,6 +128,14 @@ enum Task {
         /// Only tests whose names contain this
         filter: Option<String>,
     },
+    /// Build the page of the playground, target/playground.html, and test it in a real Chromium
+    Playground {
+        /// Retake the pictures of the documents, docs/assets/playground-*.png
+        #[arg(long)]
+        update: bool,
+        /// Only tests whose names contain this
+        filter: Option<String>,
+    },
     /// Keep a real Envoy under load, reloads and kills, and check the bounds all the while
     Soak {
         /// Length of the test
@@ -223,6 +232,7 @@ fn run(task: Task) -> Result<()> {
             e2e::run(filter.as_deref(), if native { Shell::Native } else { Shell::Wasm })
         }
         Task::Report { update, filter } => report::run(update, filter.as_deref()),
+        Task::Playground { update, filter } => playground::run(update, filter.as_deref()),
         Task::Soak { minutes } => soak::run(minutes),
         Task::Swarm { arguments } => swarm::run(&arguments),
         Task::Examples => examples::run(),
