@@ -181,7 +181,11 @@ pub fn playground() -> Result<Vec<u8>> {
     let flags = format!("target.{TARGET}.rustflags=[{}]", remapped()?.join(", "));
     let status = cargo().args(command).args(kind).args(["--config", &flags]).status();
     if !status.context("cannot run `cargo`")?.success() {
-        bail!("the playground does not build; repeat it with `cargo {} {}`", command.join(" "), kind.join(" "));
+        bail!(
+            "the playground does not build; repeat it with `cargo {} {}`",
+            command.join(" "),
+            kind.join(" ")
+        );
     }
     let file = format!("{}.wasm", PACKAGE.replace('-', "_"));
     optimise::optimise(&cargo_target()?.join(TARGET).join("playground").join(file))

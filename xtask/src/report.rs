@@ -38,13 +38,7 @@ pub fn steps(update: bool, filter: Option<&str>) -> Vec<Step> {
 }
 
 /// A package's test in Chromium.
-pub fn in_browser(
-    name: &'static str,
-    package: &str,
-    test: &str,
-    update: bool,
-    filter: Option<&str>,
-) -> Step {
+pub fn in_browser(name: &'static str, package: &str, test: &str, update: bool, filter: Option<&str>) -> Step {
     let arguments = ["test", "--quiet", "--package", package, "--test", test, "--", "--test-threads", "2"];
     let mut line = cargo(&arguments);
     line.args.extend(filter.map(str::to_owned));
