@@ -115,7 +115,7 @@ async function check() {
   by("findings").replaceChildren(...findings.map((finding) => {
     const isError = finding.severity === "error";
     const button = make("button", { type: "button" },
-      make("strong", { textContent: "Line " + finding.line }),
+      make("strong", { textContent: "Line " + finding.line + ": " }),
       make("span", { textContent: visible(finding.message) }));
     button.addEventListener("click", () => editors.document.select(finding, finding.end));
     const item = make("li", { className: isError ? "error" : "warning" }, button);
@@ -214,7 +214,7 @@ function nameSliders() {
 }
 async function send() {
   const { header, ...rest } = sliders();
-  const count = rest.clients * (rest.burst + Math.ceil(rest.rate * rest.seconds));
+  const count = rest.clients * (rest.burst + Math.floor(rest.rate * rest.seconds));
   if (count > MOST_REQUESTS) {
     failed(by("sent"), "These are " + whole(count) + " requests, and at most " + whole(MOST_REQUESTS) + " are possible: choose fewer clients, a lower rate or a shorter time");
     return;
@@ -403,7 +403,8 @@ function why({ outcome, by: rules, delay }) {
   if (outcome === "delayed") return "waits " + seconds(delay) + (names ? " for " + names : "");
   return outcome === "allowed" ? "on the allow list" : "";
 }
-// The request that `explain` is asked about: as often as the client has sent it until then.
+// The request that `explain` is asked about: as often as the client has sent it until then. After a
+// burst the distances are those of the rate, so the counts are near the true ones.
 function explainable(one, all) {
   if (mode === "script") {
     if (one.url === undefined) return undefined;
@@ -412,11 +413,14 @@ function explainable(one, all) {
   const { method, url, header, rate } = sliders();
   const times = all.filter(({ client, at }, index) => client === one.client && (at < one.at || (at === one.at && index <= one.index))).length;
   const own = header ? { ip: "127.0.0.1", headers: [[header, one.client]] } : { ip: one.client, headers: [] };
-  return { method, url, ...own, times, every_ms: Math.round(1000 / rate) };
+  return { method, url, ...own, times, every_ms: one.at === 0 ? 0 : Math.round(1000 / rate) };
 }
 async function explain(request) {
   const reply = await diana.ask("explain", { document: documentText(), ...request });
   if (!reply) return;
+  const { times, every_ms: every } = request;
+  const apart = times > 1 ? ", " + (every > 0 ? seconds(every / 1000) + " apart" : "all at once") : "";
+  write(by("explained-title"), plural(times, "request") + " of this client" + apart);
   write(by("explanation"), visibleLines(reply.text ?? reply.error));
   if (!by("explained").open) by("explained").showModal();
 }
