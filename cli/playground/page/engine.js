@@ -36,7 +36,6 @@ function engine() {
         printed += new TextDecoder().decode(bytes(at, length));
         total += length;
       }
-      console.error(printed);
       view().setUint32(written, total, true);
       return 0;
     },
@@ -48,7 +47,7 @@ function engine() {
 
   async function start() {
     exports = (await WebAssembly.instantiate(module, imports)).exports;
-    exports._initialize();
+    exports._initialize?.();
   }
   function answer(request) {
     const asked = new TextEncoder().encode(request);
@@ -73,7 +72,9 @@ function engine() {
     } catch (error) {
       // What a trap leaves behind is not used again.
       exports = undefined;
-      return { failure: printed.trim() || String(error?.message ?? error) };
+      console.error(printed || error);
+      const lines = printed.trim().split("\n").filter((line) => !line.startsWith("note: "));
+      return { failure: lines.join(" ") || String(error?.message ?? error) };
     }
   };
 }

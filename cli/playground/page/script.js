@@ -147,7 +147,9 @@ function failed(element, error) {
 }
 async function test() {
   const asked = { document: documentText(), cases: by("cases").value.toWellFormed() };
+  const slow = setTimeout(() => write(by("tested"), "Running …"), 500);
   const reply = await diana.ask("test", asked);
+  clearTimeout(slow);
   if (!reply || mode !== "script") return;
   const { report } = reply;
   if (!report) {
