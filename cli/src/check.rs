@@ -1,39 +1,19 @@
 //! Finds mistakes in documents and in the gateway's configuration around them.
 
-mod addresses;
-mod calendars;
-mod clusters;
-pub mod code;
-mod document;
-mod envoy;
-mod files;
-mod finding;
-mod forgeable;
-mod hints;
-mod mistakes;
-mod model;
-mod nginx;
-mod order;
-mod partial;
-pub(crate) mod place;
 mod redis;
-pub mod render;
-mod replicas;
-pub mod report;
-mod rules;
-mod stats;
-mod urls;
-mod variables;
-mod yaml;
 
+pub use diana_workbench::check::*;
+
+use crate::files::{self, Disk};
 use crate::number::within;
 use crate::output::{Format, Output, print, print_json};
 use code::Severity;
+use diana_workbench::source::files::Around;
 use miette::Result;
 use report::{Fleet, Report, Version};
 use serde_json::json;
 use std::io::{IsTerminal, stdout};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 /// The arguments of `diana check`.
@@ -72,7 +52,7 @@ const UNREADABLE: u8 = 2;
 pub fn run(args: &Args) -> Result<ExitCode> {
     let evicting = args.redis.as_deref().map(redis::evicting).transpose()?.flatten();
     let fleet = Fleet { replicas: args.replicas, envoy: args.envoy, evicting };
-    let reports: Vec<Report> = args.files.iter().map(|path| Report::read(path, fleet)).collect();
+    let reports: Vec<Report> = args.files.iter().map(|path| report_of(path, fleet)).collect();
     let count = |severity| reports.iter().map(|report| report.count(severity)).sum::<usize>();
     let (errors, warnings) = (count(Severity::Error), count(Severity::Warning));
     match args.output.format {
@@ -94,4 +74,13 @@ pub fn run(args: &Args) -> Result<ExitCode> {
         false if is_fine => ExitCode::SUCCESS,
         false => ExitCode::from(FINDINGS),
     })
+}
+
+/// Checks a file. If the file cannot be read, this is the only finding.
+#[must_use]
+pub fn report_of(path: &Path, fleet: Fleet) -> Report {
+    match files::read(path) {
+        Ok(file) => Report::around(file, fleet, Some(Around { path, files: &Disk })),
+        Err(unreadable) => Report::unreadable(unreadable),
+    }
 }

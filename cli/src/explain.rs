@@ -1,26 +1,12 @@
 //! Shows which limits apply to a request, and what each rule decides. The engine decides, over a
-//! store in memory and on a virtual clock; this command only shows the decisions.
+//! store in memory and on a virtual clock.
 
-mod actors;
 mod args;
-mod conditions;
-pub(crate) mod document;
-pub(crate) mod gateways;
-mod limits;
-mod lists;
-mod near;
-mod outcome;
-mod report;
-pub(crate) mod request;
-mod rules;
-mod runs;
-mod simulation;
-mod text;
-mod visible;
+mod arguments;
+mod line;
 
 pub use args::Args;
-pub use report::*;
-pub(crate) use simulation::{Decided, Simulation};
+pub use diana_workbench::explain::*;
 
 use crate::output::{self, Format};
 use crate::valid;
@@ -62,12 +48,12 @@ pub fn explain(args: &Args, document: &[u8]) -> Result<Explanation> {
     let document = document::Document::of(&value);
     let (incoming, simulation) = match (&args.log, args.line) {
         (Some(log), Some(line)) => {
-            let (incoming, simulation) = simulation::of_line(&document, log, args, line)?;
+            let (incoming, simulation) = line::of_line(&document, log, args, line)?;
             (Rc::new(incoming), simulation)
         }
         _ => {
             let body = args.body.as_deref().map(|path| read_body(path, args)).transpose()?;
-            let mut incoming = request::Incoming::of(args, body.as_deref())?;
+            let mut incoming = arguments::incoming(args, body.as_deref())?;
             if let Some(body) = &body {
                 incoming.read_body(body, &document::compile(&value)?);
             }
@@ -77,35 +63,6 @@ pub fn explain(args: &Args, document: &[u8]) -> Result<Explanation> {
         }
     };
     of_decisions(&document, &incoming, &simulation, &name(&args.file), args.all)
-}
-
-/// Explains the decisions about a request. `all`: whether each limit that does not apply is listed.
-pub(crate) fn of_decisions(
-    document: &document::Document,
-    incoming: &request::Incoming,
-    simulation: &Simulation,
-    name: &str,
-    all: bool,
-) -> Result<Explanation> {
-    let matched = limits::matched(document, incoming)?;
-    let list = lists::entry(document, incoming, simulation)?;
-    let actors = actors::of_rules(document, &matched.applying, incoming);
-    let limits = rules::views(document, &matched, actors, simulation);
-    let (nearly, others) = near::limits(document, &matched, incoming, all);
-    Ok(Explanation {
-        document: name.to_owned(),
-        request: incoming.view(),
-        notes: simulation.notes(document, incoming),
-        list,
-        plan: simulation.plan.clone(),
-        is_high_priority: simulation.is_high_priority,
-        limits,
-        nearly,
-        others,
-        outcomes: outcome::runs(simulation),
-        admitted: simulation.admitted.clone(),
-        refused: simulation.refused.clone(),
-    })
 }
 
 /// The bytes of the file with the request's body.
@@ -119,12 +76,6 @@ fn read_body(path: &Path, args: &Args) -> Result<Vec<u8>> {
     let mut body = Vec::new();
     io::stdin().read_to_end(&mut body).map_err(|error| miette!("--body: {error}"))?;
     Ok(body)
-}
-
-/// The explanation as text for a terminal.
-#[must_use]
-pub fn text(explanation: &Explanation) -> String {
-    text::render(explanation)
 }
 
 fn name(path: &Path) -> String {

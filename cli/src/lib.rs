@@ -9,21 +9,23 @@ pub mod check;
 pub mod console;
 pub mod ctl;
 pub mod explain;
+pub mod files;
 pub mod gateways;
 pub mod init;
 pub mod number;
 pub mod output;
 pub mod replay;
 pub mod schema;
-pub mod secrets;
 pub mod shell;
 pub mod source;
 pub mod test;
 pub mod valid;
 
+pub use diana_workbench::secrets;
+
 use clap::{CommandFactory, Parser, Subcommand};
 use miette::{MietteHandlerOpts, Report};
-use std::io::{self, Write};
+use std::io::{self, IsTerminal, Write};
 use std::process::ExitCode;
 
 /// Check, explain and replay rate limits without a gateway, and look into running gateways
@@ -91,7 +93,7 @@ pub fn run(arguments: Arguments) -> ExitCode {
 /// Prints an error on standard error.
 fn print_error(report: &Report) {
     let text = match report.downcast_ref::<valid::Mistakes>() {
-        Some(mistakes) => mistakes.to_string(),
+        Some(mistakes) => mistakes.text(io::stderr().is_terminal()),
         None => format!("{:?}", printable(report)),
     };
     // `eprintln!` panics if nobody reads the errors.

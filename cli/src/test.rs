@@ -1,28 +1,14 @@
 //! Runs the cases of test files: requests on a virtual clock with the outcomes that they expect. The
 //! engine decides, as for `explain`.
-//!
-//! ```text
-//!   limits.test.yaml ─ file ─► cases ─ time line ─► gateways ─ decisions ─► expectations ─► report
-//!   limits.yaml ───────────────────────────────────────┘           └────► coverage
-//! ```
 
 mod args;
-mod arrival;
-mod case;
-mod coverage;
-mod expectation;
-mod file;
-mod moment;
-mod report;
-mod request;
-mod run;
+mod junit;
 mod watch;
 
 pub use args::Args;
-pub use report::{CaseReport, DocumentCoverage, Failure, FileReport, Uncovered};
+pub use diana_workbench::test::*;
 
-use crate::output;
-use crate::source::content::File;
+use crate::{files, output};
 use miette::{IntoDiagnostic, Result, bail, miette};
 use serde_json::json;
 use std::collections::HashSet;
@@ -40,7 +26,7 @@ pub fn run(args: &Args) -> Result<ExitCode> {
 /// Runs all files once. Returns 1 if a case failed, or if `--require-coverage` misses something,
 /// and 2 if a file cannot be read.
 fn run_once(args: &Args) -> Result<ExitCode> {
-    let files = files(&args.files)?;
+    let files = test_files(&args.files)?;
     if files.is_empty() {
         bail!("no file `*.test.yaml` is here: name a file, or a folder that has one");
     }
@@ -55,13 +41,14 @@ fn run_once(args: &Args) -> Result<ExitCode> {
         }
     }
     if let Some(path) = &args.junit {
-        let written = fs::write(path, report::junit(&reports, &unreadable)?);
+        let written = fs::write(path, junit::text(&reports, &unreadable)?);
         written.map_err(|error| miette!("--junit: cannot write `{}`: {error}", path.display()))?;
     }
-    let coverage = DocumentCoverage::of(&reports);
+    let same = |path: &str| Path::new(path).canonicalize().unwrap_or_else(|_| path.into());
+    let coverage = DocumentCoverage::of(&reports, &same);
     match args.form() {
-        args::Form::Text => output::print(&report::text(&reports, &coverage, stdout().is_terminal()))?,
-        args::Form::Tap => output::print(&report::tap(&reports, &unreadable))?,
+        args::Form::Text => output::print(&text(&reports, &coverage, stdout().is_terminal()))?,
+        args::Form::Tap => output::print(&tap(&reports, &unreadable))?,
         args::Form::Json => output::print_json(&json!({"files": reports, "coverage": coverage}))?,
     }
     let is_failed = reports.iter().any(FileReport::is_failed);
@@ -77,43 +64,21 @@ const UNREADABLE: u8 = 2;
 
 /// Runs the cases of a test file against the document that it names.
 pub fn file_report(path: &Path) -> Result<FileReport> {
-    let test = crate::source::read(path)?.0;
-    let read = file::Read::of(test)?;
+    let test = files::read_at(path)?.0;
+    let read = TestFile::of(test)?;
     let document = read.document(path);
     let document_name = document.display().to_string();
-    let (document_file, line) = match crate::source::read(&document) {
+    let (document_file, line) = match files::read_at(&document) {
         Ok(found) => found,
         Err(error) => return Err(read.unreadable(&document, &error.root_cause().to_string())),
     };
     let (document_file, json) = crate::valid::document_of(document_file, line)?;
-    read.run(&json, &document_file, &document_name)
-}
-
-/// Runs the cases of a test file, given as text, against a document, also given as text.
-///
-/// ```
-/// use diana_cli::test;
-///
-/// let document = "limits: [{url: /, rules: [{name: per-ip, actor: ip, algo: W, rpu: 2, unit: minute}]}]";
-/// let cases = "
-/// cases:
-///   - name: a third request in a minute is refused
-///     requests:
-///       - {url: /orders, repeat: 2, expect: pass}
-///       - {url: /orders, expect: refused by per-ip}
-///       - {url: /orders, after: 1m, expect: pass}
-/// ";
-/// let report = test::text_report(document, cases).expect("valid files");
-/// assert!(!report.is_failed() && report.uncovered.is_empty());
-/// ```
-pub fn text_report(document: &str, cases: &str) -> Result<FileReport> {
-    let (document, json) = crate::valid::document_of(File::new("limits.yaml", document), None)?;
-    file::Read::of(File::new("limits.test.yaml", cases))?.run(&json, &document, "limits.yaml")
+    read.run(&json, &document_file, &document_name, &mut |_| {})
 }
 
 /// The test files among these files and in these folders; those of the present folder if none is
 /// named.
-fn files(named: &[PathBuf]) -> Result<Vec<PathBuf>> {
+fn test_files(named: &[PathBuf]) -> Result<Vec<PathBuf>> {
     let here = [PathBuf::from(".")];
     let named = if named.is_empty() { &here[..] } else { named };
     let mut files = Vec::new();
@@ -146,7 +111,7 @@ fn collect(folder: &Path, found: &mut Vec<PathBuf>) -> Result<()> {
         // A link to a folder may lead back to it.
         if path.is_dir() && !path.is_symlink() {
             collect(&path, found)?;
-        } else if file::ENDINGS.iter().any(|ending| name.ends_with(ending)) {
+        } else if ENDINGS.iter().any(|ending| name.ends_with(ending)) {
             found.push(path);
         }
     }

@@ -1,74 +1,13 @@
-//! The one valid document of a file, for commands that decide by it. A mistake is shown as
-//! `diana check` shows it.
+//! The one valid document of a file, for commands that decide by it.
 
-use crate::check::code::{self, Severity};
-use crate::check::render;
-use crate::check::report::{Fleet, Report};
-use crate::source::{self, content::File};
-use miette::{Diagnostic, Result};
-use std::fmt;
-use std::io::{IsTerminal, stderr};
-use std::ops::Range;
+pub use diana_workbench::valid::*;
+
+use crate::files;
+use miette::Result;
 use std::path::Path;
 
 /// The document of a file, as JSON. The path may end with a line, as in `envoy.yaml:43`.
 pub fn document(path: &Path) -> Result<Vec<u8>> {
-    let (file, line) = source::read(path)?;
+    let (file, line) = files::read_at(path)?;
     Ok(document_of(file, line)?.1)
 }
-
-/// The file, and its only document or the one at a line, as JSON.
-pub fn document_of(file: File, line: Option<usize>) -> Result<(File, Vec<u8>)> {
-    let selected = match source::select(&file, line) {
-        Ok(selected) => selected,
-        Err(error) => return Err(shown(file, None).unwrap_or(error)),
-    };
-    match source::configuration(&selected.json) {
-        Ok(_) => Ok((file, selected.json)),
-        Err(error) => Err(shown(file, Some(selected.range)).unwrap_or(error)),
-    }
-}
-
-/// The error with the mistakes in the document at this range, or with what hides the documents.
-/// `None` if a check of the file finds no such mistake.
-fn shown(file: File, document: Option<Range<usize>>) -> Option<miette::Report> {
-    let mut report = Report::of(file, Fleet::default());
-    report.documents.clear();
-    report.findings.retain(|finding| match &document {
-        None => [code::SYNTAX, code::NO_CONFIGURATION].contains(&finding.code),
-        // Mistakes elsewhere in the file do not concern the document.
-        Some(range) => {
-            finding.code.severity == Severity::Error
-                && (range.start..=range.end).contains(&finding.range.start)
-        }
-    });
-    (!report.findings.is_empty()).then(|| Mistakes::of(report).into())
-}
-
-/// The mistakes of a document, as `diana check` shows them. The text is complete: nothing is added
-/// to it when it is printed.
-#[derive(Debug)]
-pub struct Mistakes {
-    text: String,
-}
-
-impl Mistakes {
-    /// The findings of a report.
-    #[must_use]
-    pub fn of(report: Report) -> Mistakes {
-        let errors = report.findings.len();
-        let text = render::text(&[report], stderr().is_terminal());
-        let count = if errors == 1 { "1 error".to_owned() } else { format!("{errors} errors") };
-        Mistakes { text: text + &count }
-    }
-}
-
-impl fmt::Display for Mistakes {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.text)
-    }
-}
-
-impl std::error::Error for Mistakes {}
-
-impl Diagnostic for Mistakes {}

@@ -8,6 +8,8 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 const PATIENCE: Duration = Duration::from_secs(60);
+/// How long after a client the gateway notices the end of its stream, on a busy machine.
+const NOTICED: Duration = Duration::from_millis(500);
 const QUOTA: u64 = 60_000;
 /// The quota of a rule that counts the same, and that no request exhausts.
 const ALL: u64 = 100_000_000;
@@ -133,7 +135,9 @@ fn many_streams_exceed_a_budget_by_no_more_than_the_bound() {
         wait_until("the streams to be settled", PATIENCE, || (counted()? == spent).then_some(()))
             .unwrap_or_else(|error| panic!("{error}: {charge}: {:?}, not {spent}", counted()));
         let last = passed().map(|request| request.began).max().unwrap();
-        let bound: u64 = passed().filter(|request| request.ended >= last).map(|request| request.cost).sum();
+        // The gateway notices the end of a stream, above all of one that is cut, after its client.
+        let in_flight = |request: &&Seen| request.ended + NOTICED >= last;
+        let bound: u64 = passed().filter(in_flight).map(|request| request.cost).sum();
         let over = spent.saturating_sub(QUOTA);
         assert!(over <= bound, "{charge}: {over} beyond the budget, of at most {bound}");
         if is_worst {

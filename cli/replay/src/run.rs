@@ -2,6 +2,7 @@
 
 use super::Error;
 use super::document::{Document, Run};
+use super::log::input::decompress;
 use super::log::known::Known;
 use super::log::reader::{Counts, Logs};
 use super::log::record::{Record, Slots};
@@ -10,6 +11,7 @@ use super::summary::{Comparison, LogSummary, Summary};
 use super::tally::{Clients, seconds};
 use diana_limiter::decide::Decision;
 use diana_limiter::policy::Policy;
+use std::io::Cursor;
 use std::path::PathBuf;
 
 /// A policy that is about to decide the requests of logs.
@@ -39,6 +41,18 @@ impl Replay {
         let other = other.map(|other| other.start(&slots, false));
         let first = first.start(&slots, tries);
         Ok(Replay { logs, slots, first, other })
+    }
+
+    /// A log in memory, for the document in these bytes of JSON.
+    pub fn of_log(document: &[u8], name: &str, log: Vec<u8>) -> Result<Replay, Error> {
+        let first = Document::of(document)?;
+        let mut slots = Slots::default();
+        first.add_slots(&mut slots);
+        let open = |source| Error::Open { file: name.into(), source };
+        let input = decompress(Cursor::new(log)).map_err(open)?;
+        let logs = Logs::of_inputs(vec![(name.into(), input)], None, &slots)?;
+        let first = first.start(&slots, false);
+        Ok(Replay { logs, slots, first, other: None })
     }
 
     /// Opens one log for the document in these bytes of JSON.

@@ -260,10 +260,14 @@ impl Tally {
         let is_one =
             matches!(self.addresses, Addresses::One(..)) && self.rules.iter().all(RuleTally::has_one_address);
         let log = LogShape { length_s: log_s, has_one_address: is_one, intervals: self.times.len() };
+        let summaries = move |rules: &[RuleTally]| {
+            rules.iter().map(|rule| rule.summary(log)).collect::<Vec<RuleSummary>>()
+        };
+        if !cfg!(feature = "threads") {
+            return summaries(&self.rules);
+        }
         std::thread::scope(|scope| {
-            let threads = self.rules.chunks(half).map(|rules| {
-                scope.spawn(move || rules.iter().map(|rule| rule.summary(log)).collect::<Vec<RuleSummary>>())
-            });
+            let threads = self.rules.chunks(half).map(|rules| scope.spawn(move || summaries(rules)));
             let threads: Vec<_> = threads.collect();
             threads
                 .into_iter()

@@ -1,7 +1,8 @@
 //! Runs the tests again whenever a file in their folders changes.
 
 use super::args::Args;
-use super::{file, files, run_once};
+use super::{TestFile, run_once, test_files};
+use crate::files::read_at;
 use crate::output::print;
 use miette::{IntoDiagnostic, Result};
 use notify::{Event, RecursiveMode, Watcher, recommended_watcher};
@@ -43,10 +44,10 @@ fn folders(args: &Args) -> Result<BTreeSet<PathBuf>> {
         let folder = path.parent().unwrap_or(Path::new(""));
         if folder.as_os_str().is_empty() { PathBuf::from(".") } else { folder.to_path_buf() }
     };
-    for path in files(&args.files)? {
+    for path in test_files(&args.files)? {
         folders.insert(folder(&path));
-        if let Ok((test, _)) = crate::source::read(&path)
-            && let Ok(read) = file::Read::of(test)
+        if let Ok((test, _)) = read_at(&path)
+            && let Ok(read) = TestFile::of(test)
         {
             folders.insert(folder(&read.document(&path)));
         }

@@ -67,11 +67,20 @@ pub fn decompress(mut raw: impl Read + Send + 'static) -> io::Result<Input> {
     let whole = BufReader::with_capacity(BUFFER_BYTES, Cursor::new(magic).chain(raw));
     Ok(match (is_gzip, is_zstd) {
         (true, _) => Box::new(BufReader::with_capacity(BUFFER_BYTES, MultiGzDecoder::new(whole))),
-        (_, true) => {
-            Box::new(BufReader::with_capacity(BUFFER_BYTES, zstd::stream::read::Decoder::with_buffer(whole)?))
-        }
+        (_, true) => of_zstd(whole)?,
         _ => Box::new(whole),
     })
+}
+
+#[cfg(feature = "zstd")]
+fn of_zstd(whole: impl BufRead + Send + 'static) -> io::Result<Input> {
+    let decoder = zstd::stream::read::Decoder::with_buffer(whole)?;
+    Ok(Box::new(BufReader::with_capacity(BUFFER_BYTES, decoder)))
+}
+
+#[cfg(not(feature = "zstd"))]
+fn of_zstd(_: impl BufRead + Send + 'static) -> io::Result<Input> {
+    Err(io::Error::new(io::ErrorKind::Unsupported, "the log is compressed by zstd: decompress it first"))
 }
 
 #[cfg(test)]

@@ -79,7 +79,6 @@ impl Logs {
     }
 
     /// Logs in memory.
-    #[cfg(test)]
     pub fn of_inputs(
         inputs: Vec<(String, Input)>,
         format: Option<&str>,
@@ -122,7 +121,7 @@ impl Logs {
     /// Starts to read.
     pub fn start(self) -> Result<Reading, Error> {
         let Logs { files, format, progress } = self;
-        let (send, batches) = sync_channel(WAITING);
+        let (send, batches) = queue();
         let (give_back, used) = channel();
         let share = |all: usize| all.checked_div(files.len()).unwrap_or(all).max(1);
         let (room, room_bytes) = (share(WINDOW), share(WINDOW_BYTES));
@@ -138,7 +137,7 @@ impl Logs {
         });
         let mut merge =
             Merge { files: files.collect(), send, used, free: Vec::new(), counts: Counts::default() };
-        let thread = thread::Builder::new().name("reader".into()).spawn(move || {
+        let read = move || {
             merge.run();
             let Merge { files, mut counts, .. } = merge;
             for Sorted { file, format, is_unmatched, .. } in files {
@@ -146,29 +145,71 @@ impl Logs {
                 counts.unmatched.extend((is_unmatched == Some(true)).then_some(file.name));
             }
             counts
-        });
-        Ok(Reading { batches, give_back, thread: thread.map_err(Error::Thread)?, progress })
+        };
+        let reader = if cfg!(feature = "threads") {
+            Reader::Thread(thread::Builder::new().name("reader".into()).spawn(read).map_err(Error::Thread)?)
+        } else {
+            Reader::Done(Box::new(read()))
+        };
+        Ok(Reading { batches, give_back, reader, progress })
     }
+}
+
+/// A queue of batches, bounded if a thread fills it.
+fn queue() -> (Batches, Receiver<Batch>) {
+    if cfg!(feature = "threads") {
+        let (send, batches) = sync_channel(WAITING);
+        (Batches::Bounded(send), batches)
+    } else {
+        let (send, batches) = channel();
+        (Batches::Unbounded(send), batches)
+    }
+}
+
+/// The end of the queue at which batches are added.
+enum Batches {
+    Bounded(SyncSender<Batch>),
+    Unbounded(Sender<Batch>),
+}
+
+impl Batches {
+    /// Adds a batch. `None`: nobody decides any more.
+    fn send(&self, batch: Batch) -> Option<()> {
+        match self {
+            Batches::Bounded(send) => send.send(batch).ok(),
+            Batches::Unbounded(send) => send.send(batch).ok(),
+        }
+    }
+}
+
+/// What reads the lines.
+enum Reader {
+    Thread(JoinHandle<Counts>),
+    /// Without threads, all lines have been read before the first decision.
+    Done(Box<Counts>),
 }
 
 /// Logs that are being read.
 pub struct Reading {
     batches: Receiver<Batch>,
     give_back: Sender<Batch>,
-    thread: JoinHandle<Counts>,
+    reader: Reader,
     progress: Progress,
 }
 
 impl Reading {
     /// Calls `each` with each batch, and then with the bytes that have been read so far.
     pub fn for_each(self, mut each: impl FnMut(&Batch, u64)) -> Result<Counts, Error> {
-        let Reading { batches, give_back, thread, progress } = self;
+        let Reading { batches, give_back, reader, progress } = self;
         for batch in batches {
             each(&batch, progress.bytes());
             // The reader may have ended already.
             let _ = give_back.send(batch);
         }
-        thread.join().map_err(|_| Error::Reader)
+        match reader {
+            Reader::Thread(thread) => thread.join().map_err(|_| Error::Reader),
+            Reader::Done(counts) => Ok(*counts),
+        }
     }
 }
 
@@ -361,7 +402,7 @@ impl Eq for Waiting {}
 /// Merges the files.
 struct Merge {
     files: Vec<Sorted>,
-    send: SyncSender<Batch>,
+    send: Batches,
     /// Used batches, returned for reuse.
     used: Receiver<Batch>,
     free: Batch,
@@ -385,7 +426,7 @@ impl Merge {
             file.fill(&mut self.free, &mut self.counts);
             if batch.len() == BATCH || bytes > BATCH_BYTES {
                 bytes = 0;
-                if self.send.send(batch).is_err() {
+                if self.send.send(batch).is_none() {
                     return;
                 }
                 batch = match self.used.try_recv() {

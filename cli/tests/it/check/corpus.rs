@@ -3,7 +3,7 @@
 
 use super::places;
 use diana_cli::check::code::{CODES, EVICTING_STORE};
-use diana_cli::check::report::{Fleet, Report, Version};
+use diana_cli::check::report::{Fleet, Version};
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -41,7 +41,7 @@ fn every_planted_mistake_is_found_and_nothing_else() {
         let text = String::from_utf8_lossy(&fs::read(&file).unwrap()).into_owned();
         let planted = planted(&file, &text);
         let name = file.file_name().unwrap().to_str().unwrap();
-        let report = Report::read(&file, Fleet::default());
+        let report = diana_cli::check::report_of(&file, Fleet::default());
         let found = places(&report).into_iter();
         let mut found: Vec<(usize, String)> = found.map(|(line, code)| (line, code.to_string())).collect();
         found.sort();
@@ -73,7 +73,7 @@ fn every_planted_mistake_is_found_and_nothing_else() {
 fn a_redis_that_evicts_frees_counts_of_a_month() {
     let file = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/corpus/check/calendars.yaml");
     let evicting = |evicting| {
-        let report = Report::read(&file, Fleet { evicting, ..Fleet::default() });
+        let report = diana_cli::check::report_of(&file, Fleet { evicting, ..Fleet::default() });
         let found = report.findings.into_iter().filter(|finding| finding.code == EVICTING_STORE);
         found.map(|finding| finding.message).collect::<Vec<_>>()
     };
@@ -88,7 +88,7 @@ fn an_old_envoy_has_no_bridge() {
     let file = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/corpus/check/dialects.yaml");
     let count = |envoy: &str| {
         let fleet = Fleet { envoy: Some(envoy.parse().unwrap()), ..Fleet::default() };
-        let report = Report::read(&file, fleet);
+        let report = diana_cli::check::report_of(&file, fleet);
         report.findings.iter().filter(|finding| finding.message.contains("needs Envoy 1.39")).count()
     };
     // Each cluster with a bridge, also those that name a wrong one.

@@ -92,7 +92,7 @@ fn included_files_are_read_for_what_is_around_the_filter() {
          location / {{ auth_request /auth; }}\n}} }}\n"
     );
     let places = |name: &str| {
-        let report = Report::read(&folder.path().join(name), Fleet::default());
+        let report = diana_cli::check::report_of(&folder.path().join(name), Fleet::default());
         let line = |at| report.file.position(at).line;
         let found = report.findings.iter().map(|it| (line(it.range.start), it.code.name, it.message.clone()));
         found.collect::<Vec<_>>()

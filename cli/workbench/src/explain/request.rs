@@ -1,12 +1,10 @@
 //! The request of the command line, as the gateway would hand it to the engine.
 
-use super::args::Args;
 use super::report::RequestView;
 use base64::Engine;
 use base64::prelude::BASE64_URL_SAFE_NO_PAD;
 use diana_base::time::{Span, Time};
 use diana_config::Configuration;
-use diana_document::{Errors, Node, Value};
 use diana_limiter::actor::address;
 use diana_limiter::request::claims::ClaimValue;
 use diana_limiter::request::syntax::is_token;
@@ -15,9 +13,7 @@ use diana_replay::{Record, Slot, Slots};
 use diana_response::{Call, CallId, RefusalForm};
 use diana_response_meter::{JsonValue, JsonValues, Pointers};
 use jiff::Timestamp;
-use miette::{Result, miette};
 use std::net::{IpAddr, Ipv4Addr};
-use std::ops::RangeInclusive;
 
 /// A request that comes several times.
 #[derive(Clone, Debug)]
@@ -128,8 +124,6 @@ impl Source for WithBody {
         self.values.claim(token, path)
     }
 }
-
-const SPANS: RangeInclusive<Span> = Span::ZERO..=Span::from_secs(366 * 86_400);
 
 /// A request as its user describes it, before it is read.
 #[derive(Default)]
@@ -256,38 +250,6 @@ impl Default for Incoming {
 }
 
 impl Incoming {
-    /// Reads the arguments. The error names the argument, and what is allowed.
-    pub fn of(args: &Args, body: Option<&[u8]>) -> Result<Incoming> {
-        let headers = args.headers.iter().map(|header| read_header(header)).collect::<Result<_>>()?;
-        let properties = args.properties.iter().map(|property| read_property(property));
-        let properties =
-            properties.collect::<Result<_, String>>().map_err(|why| miette!("--property: {why}"))?;
-        let description = Description {
-            method: &args.method,
-            url: args.url.as_deref().unwrap_or_default(),
-            ip: &args.ip,
-            headers,
-            host: args.host.as_deref(),
-            scheme: args.scheme.as_deref(),
-            body,
-            body_size: args.body_size.as_deref(),
-            properties,
-        };
-        let incoming = description.read().map_err(|Wrong { field, why }| match field {
-            "headers" => miette!("-H: {why}"),
-            field => miette!("--{}: {why}", field.replace('_', "-")),
-        })?;
-        Ok(Incoming {
-            times: args.times,
-            every: span("--every", &args.every)?,
-            lasts: span("--lasts", &args.lasts)?,
-            start: instant(args.at.as_deref()).map_err(|why| miette!("--at: {why}"))?,
-            response: Answer { status: args.status, bytes: args.response_bytes, ..Answer::default() },
-            store_down: args.store_down,
-            ..incoming
-        })
-    }
-
     /// The request of a record, which has these values.
     pub fn logged(record: &Record, slots: &Slots) -> Incoming {
         let text = |at: usize| record.get(at).map(|value| String::from_utf8_lossy(value).into_owned());
@@ -440,6 +402,18 @@ fn bytes(body: &[u8]) -> u64 {
     u64::try_from(body.len()).unwrap_or(u64::MAX)
 }
 
+/// So many milliseconds.
+pub fn span_of(ms: u64) -> Span {
+    Span::from_ms(ms)
+}
+
+/// So many seconds after the beginning of 2026, where cases without a start begin.
+pub fn instant_after(seconds: f64) -> Time {
+    let start = Time::from_ns(1_767_225_600_000_000_000);
+    // A cast saturates.
+    start.after(Span::from_ns((seconds * 1e9) as u64))
+}
+
 /// A span in seconds, for programs.
 pub fn seconds(span: Span) -> f64 {
     span.as_ns() as f64 / 1e9
@@ -495,13 +469,6 @@ impl Url {
     }
 }
 
-fn read_header(text: &str) -> Result<(String, String)> {
-    match text.split_once(':') {
-        Some((name, value)) => Ok((name.trim().into(), value.into())),
-        None => Err(miette!("-H: expected `name: value`, found `{}`", text.escape_debug())),
-    }
-}
-
 /// A header with its name in lower case, without white space around its value.
 fn header(name: &str, value: &str) -> Result<(String, String), String> {
     if !is_token(name.as_bytes()) {
@@ -522,16 +489,6 @@ fn header(name: &str, value: &str) -> Result<(String, String), String> {
 pub fn bearer(claims: &str) -> (String, String) {
     let part = |json: &str| BASE64_URL_SAFE_NO_PAD.encode(json);
     ("authorization".into(), format!("Bearer {}.{}.", part(r#"{"alg":"none"}"#), part(claims)))
-}
-
-fn read_property(text: &str) -> Result<(Vec<String>, String), String> {
-    match text.split_once('=').filter(|(path, _)| !path.is_empty()) {
-        Some((path, value)) => Ok((steps(path), value.into())),
-        None => Err(format!(
-            "expected `path=value` such as `xds.route_name=main`, found `{}`",
-            text.escape_debug()
-        )),
-    }
 }
 
 /// The steps of the path to an attribute.
@@ -557,37 +514,19 @@ fn size(text: &str) -> Result<u64, String> {
     text.parse().map_err(|_| why())
 }
 
-/// A span in the syntax of documents.
-fn span(argument: &str, text: &str) -> Result<Span> {
-    let (value, errors) = (Value::Text(text.into()), Errors::default());
-    let span = Node::root(&value, &errors).span(SPANS);
-    span.ok_or_else(|| {
-        let why = errors.into_vec().into_iter().map(|error| error.why).next().unwrap_or_default();
-        miette!("{argument}: {why}")
-    })
-}
-
-fn instant(text: Option<&str>) -> Result<Time, String> {
-    match text {
-        // Whole seconds, so that `--at` with the instant in the output repeats the run.
-        None => Timestamp::from_second(Timestamp::now().as_second()).ok().and_then(time),
-        Some(text) => return parsed_instant(text),
-    }
-    .ok_or_else(|| "the clock of this machine is before 1970".into())
-}
-
 /// The instant in a text: RFC 3339, or seconds since 1970.
 pub fn parsed_instant(text: &str) -> Result<Time, String> {
     let timestamp = match text.bytes().all(|byte| byte.is_ascii_digit()) {
         true => text.parse().ok().and_then(|seconds| Timestamp::from_second(seconds).ok()),
         false => text.parse().ok(),
     };
-    timestamp.and_then(time).ok_or_else(|| {
+    timestamp.and_then(instant_of).ok_or_else(|| {
         let text = text.escape_debug();
         format!("expected a time such as `2026-01-31T12:00:00Z`, or seconds since 1970, found `{text}`")
     })
 }
 
-fn time(timestamp: Timestamp) -> Option<Time> {
+/// The instant of a timestamp; `None` before 1970.
+pub fn instant_of(timestamp: Timestamp) -> Option<Time> {
     u64::try_from(timestamp.as_nanosecond()).ok().map(Time::from_ns)
 }

@@ -16,6 +16,8 @@ pub struct Case {
     pub name: String,
     /// The place in the file, as `cases[0]`.
     pub place: String,
+    /// When it begins.
+    pub start: Time,
     /// The number of gateways.
     pub gateways: u32,
     /// When the global store is down: from the first instant to before the second one.
@@ -86,7 +88,7 @@ pub fn read(node: &Node, shared: &Shared) -> Option<Case> {
         node.fail("`requests` is empty, write at least one request");
     }
     let (steps, arrivals) = arrivals(&requests, &request, start, gateways, shared)?;
-    Some(Case { name: name?, place: place(node), gateways, outages, steps, arrivals })
+    Some(Case { name: name?, place: place(node), start, gateways, outages, steps, arrivals })
 }
 
 /// Reads `clients`.

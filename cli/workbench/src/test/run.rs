@@ -7,16 +7,39 @@ use super::report::{CaseReport, Failure, FileReport};
 use crate::check::place::Places;
 use crate::explain::document::Document;
 use crate::explain::gateways::{Compiled, Gateways};
-use crate::explain::request::{Incoming, timestamp};
+use crate::explain::request::{Incoming, seconds, timestamp};
 use crate::explain::{self, Decided, Response, Simulation};
 use crate::source::content::File;
 use crate::source::value::Value;
 use diana_base::time::Time;
-use diana_limiter::decide::Decision;
+use diana_limiter::decide::{Decision, RuleResult};
 use miette::Result;
+use serde::Serialize;
 use std::collections::BTreeMap;
 use std::rc::Rc;
 use std::time::Instant;
+
+/// One request of a case, and the decision about it.
+#[derive(Clone, Debug, Serialize)]
+pub struct Observed {
+    /// The index of the case.
+    pub case: usize,
+    /// The index of its step.
+    pub step: usize,
+    /// When it comes, in seconds since the start of the case.
+    pub at: f64,
+    /// The address of its client.
+    pub client: String,
+    /// The outcome, as test files spell it.
+    pub outcome: &'static str,
+    /// The rules that refuse.
+    pub by: Vec<String>,
+    /// How long it waits for its turn, in seconds.
+    pub delay: f64,
+}
+
+/// What sees each request.
+pub type Observer<'a> = dyn FnMut(Observed) + 'a;
 
 /// Runs the cases of a file.
 pub fn file(
@@ -25,15 +48,17 @@ pub fn file(
     cases: &[Case],
     document: &Document,
     (document_file, document_name): (&File, &str),
+    observe: &mut Observer,
 ) -> Result<FileReport> {
     let mut coverage = Coverage::new(document)?;
     let places = Places::new(root, false);
     let mut reports = Vec::new();
-    for case in cases {
+    for (index, case) in cases.iter().enumerate() {
         let started = Instant::now();
+        let mut observe = |observed| observe(Observed { case: index, ..observed });
         let mut failures = Vec::new();
         for Failed { step, differences, request, explanation } in
-            run(case, document, document_name, &mut coverage)?
+            run(case, document, document_name, &mut coverage, &mut observe)?
         {
             let place = case.steps.get(step).map_or("", |step| &step.place);
             // The first part that differs, if the expectation names parts.
@@ -91,7 +116,13 @@ struct Seen {
 }
 
 /// Runs a case.
-fn run(case: &Case, document: &Document, name: &str, coverage: &mut Coverage) -> Result<Vec<Failed>> {
+fn run(
+    case: &Case,
+    document: &Document,
+    name: &str,
+    coverage: &mut Coverage,
+    observe: &mut Observer,
+) -> Result<Vec<Failed>> {
     let mut gateways = Gateways::new(document, case.gateways)?;
     let has_global = gateways.has_global();
     let explained = |seen: &Seen| explanation(seen, document, name, has_global);
@@ -102,6 +133,15 @@ fn run(case: &Case, document: &Document, name: &str, coverage: &mut Coverage) ->
         let Some((by, decision)) = decided else { continue };
         let decided = Decided::of(&by.configuration, decision, &arrival.request, arrival.at);
         coverage.add(by, &decided);
+        observe(Observed {
+            case: 0,
+            step: arrival.step,
+            at: seconds(arrival.at.since(case.start)),
+            client: arrival.request.ip.to_string(),
+            outcome: Kind::of(decision.outcome).word(),
+            by: refusing(&coverage.names(by, &decided), &decided),
+            delay: seconds(decided.delay),
+        });
         let (Some(step), Some(tally)) = (case.steps.get(arrival.step), tallies.get_mut(arrival.step)) else {
             continue;
         };
@@ -195,6 +235,13 @@ fn request_headers(by: &Compiled, decision: &Decision) -> Vec<[String; 2]> {
         }
     }
     headers
+}
+
+/// The names of the rules that refuse.
+fn refusing(names: &[String], decided: &Decided) -> Vec<String> {
+    let checks = names.iter().zip(&decided.checks);
+    let refusing = checks.filter(|(_, check)| check.result() == RuleResult::Refused);
+    refusing.map(|(name, _)| name.clone()).collect()
 }
 
 /// A request of a step, as `request 6 of 12, at 2026-01-31T12:00:05Z`.

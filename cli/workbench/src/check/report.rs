@@ -12,6 +12,7 @@ use super::{
 use crate::secrets::Secrets;
 use crate::source::content::{File, SyntaxError, Unreadable};
 use crate::source::documents::{Document, Host, documents};
+use crate::source::files::Around;
 use crate::source::parts::{Form, parts};
 use crate::source::value::Value;
 use diana_config::Configuration;
@@ -20,7 +21,6 @@ use diana_filter::Exports;
 use diana_limiter::policy::{Enforce, Rule};
 use std::collections::HashSet;
 use std::ops::Range;
-use std::path::Path;
 use std::str::FromStr;
 
 /// What the check of a file found.
@@ -91,25 +91,20 @@ impl FromStr for Version {
 }
 
 impl Report {
-    /// Reads a file and checks the file. If the file cannot be read, this is the only finding.
+    /// The only finding about a file that cannot be read.
     #[must_use]
-    pub fn read(path: &Path, fleet: Fleet) -> Report {
-        match File::read(path) {
-            Ok(file) => Report::with_files(file, fleet, Some(path)),
-            Err(Unreadable { file, range, why }) => {
-                let message = format!("cannot read {}: {why}", diana_document::quoted(&file.name));
-                let hint = (!range.is_empty()).then(|| "save the file as UTF-8".into());
-                let finding = Finding { code: code::UNREADABLE, message, hint, range };
-                let secrets = Secrets::of_text(&file.text);
-                Report { file, findings: vec![finding], documents: Vec::new(), secrets }
-            }
-        }
+    pub fn unreadable(Unreadable { file, range, why }: Unreadable) -> Report {
+        let message = format!("cannot read {}: {why}", diana_document::quoted(&file.name));
+        let hint = (!range.is_empty()).then(|| "save the file as UTF-8".into());
+        let finding = Finding { code: code::UNREADABLE, message, hint, range };
+        let secrets = Secrets::of_text(&file.text);
+        Report { file, findings: vec![finding], documents: Vec::new(), secrets }
     }
 
     /// Checks a file's text. Files that it names are not looked for.
     #[must_use]
     pub fn of(file: File, fleet: Fleet) -> Report {
-        Report::with_files(file, fleet, None)
+        Report::around(file, fleet, None)
     }
 
     /// The mistakes that a reader of a file's value found, for files that are no documents and have no
@@ -142,8 +137,9 @@ impl Report {
         Report { file, findings: vec![finding], documents: Vec::new(), secrets: Secrets::default() }
     }
 
-    /// Checks a file, and whether files exist that it names, if its path is given.
-    fn with_files(file: File, fleet: Fleet, path: Option<&Path>) -> Report {
+    /// Checks a file, and whether the files exist that it names, if the files around it are given.
+    #[must_use]
+    pub fn around(file: File, fleet: Fleet, around: Option<Around>) -> Report {
         let parts = parts(&file);
         let mut found = Vec::new();
         for (index, part) in parts.iter().enumerate() {
@@ -179,8 +175,8 @@ impl Report {
             let mut zone = nginx::Zone::default();
             let listener = listener(documents);
             for document in documents {
-                if let Some(path) = path.filter(|_| part.content.origin == file.content().origin) {
-                    files::missing(document, path, &mut Findings::new(&part.content, &mut found));
+                if let Some(around) = around.filter(|_| part.content.origin == file.content().origin) {
+                    files::missing(document, around, &mut Findings::new(&part.content, &mut found));
                 }
                 if let Some(configuration) =
                     check(document, listener.as_deref(), fleet, &file, &mut zone, &mut found)
@@ -190,7 +186,7 @@ impl Report {
             }
             if let (Form::Nginx(directives), true) = (&part.form, zone.has_documents) {
                 // A manifest does not show the folder of its files.
-                let whole = (parts.len() == 1).then(|| Path::new(&file.name));
+                let whole = around.filter(|_| parts.len() == 1);
                 nginx::surroundings(directives, whole, &zone, &mut Findings::new(&part.content, &mut found));
             }
         }

@@ -1,6 +1,5 @@
 //! The decisions about the requests of the command line, or of a line of a log.
 
-use super::args::Args;
 use super::document::Document;
 use super::gateways::{Compiled, Gateways};
 use super::report::Response;
@@ -10,11 +9,7 @@ use diana_config::Configuration;
 use diana_limiter::decide::{Decision, Outcome, RuleCheck};
 use diana_limiter::policy::{Policy, RuleId};
 use diana_limiter::request::protocol::Protocol;
-use diana_replay::Replay;
-use diana_replay::number::plural;
-use diana_replay::printable::printable;
-use miette::{IntoDiagnostic, Result, bail};
-use std::path::Path;
+use miette::{Result, bail};
 use std::rc::Rc;
 
 /// The decisions about all requests.
@@ -66,46 +61,9 @@ pub fn run(document: &Document, incoming: &Rc<Incoming>) -> Result<Simulation> {
     Ok(simulation)
 }
 
-/// Decides about the request of a line of a log, after those before it. Also returns the request.
-pub fn of_line(document: &Document, log: &Path, args: &Args, line: u64) -> Result<(Incoming, Simulation)> {
-    let mut simulation = Simulation::new(&Gateways::new(document, 1)?, false)?;
-    let json = simulation.by.document.to_string();
-    let decides = diana_replay::Document::of(json.as_bytes()).into_diagnostic()?;
-    let format = args.log_format.as_deref();
-    let replay = Replay::open(decides, None, &[log.into()], format, &args.field, false).into_diagnostic()?;
-    let (slots, mut found, mut before) = (replay.slots().clone(), None, 0u64);
-    let summary = replay.run(
-        |record, decision, _| {
-            if record.line == line {
-                let incoming = Incoming::logged(record, &slots);
-                simulation.note(0, decision, &incoming, record.start);
-                found = Some((incoming, record.status));
-            } else if found.is_none() {
-                before = before.saturating_add(1);
-            }
-        },
-        |_, _| {},
-    );
-    let summary = summary.into_diagnostic()?;
-    let Some((incoming, status)) = found else {
-        let name = printable(&log.display().to_string());
-        if line > summary.log.lines {
-            bail!("`{name}` has only {}, and so no line {line}", plural(summary.log.lines, "line"));
-        }
-        let why =
-            summary.log.examples.iter().find(|example| example.line == line).map(|example| &example.why);
-        let why = why.map_or_else(String::new, |why| format!(": {why}"));
-        bail!("line {line} of `{name}` is no request that can be read{why}");
-    };
-    let logged = status.map_or(String::new(), |status| format!(" The log has the status {status}."));
-    simulation.notes.push(format!("The log has {} before this one.{logged}", plural(before, "request")));
-    simulation.notes.extend(summary.log.assumptions);
-    Ok((incoming, simulation))
-}
-
 impl Simulation {
     /// No decisions yet, by the first of these gateways.
-    fn new(gateways: &Gateways, is_store_down: bool) -> Result<Simulation> {
+    pub fn new(gateways: &Gateways, is_store_down: bool) -> Result<Simulation> {
         let Some(by) = gateways.compiled(0, is_store_down) else { bail!("there is no gateway") };
         Ok(Simulation::by(by, gateways.has_global()))
     }
@@ -122,6 +80,17 @@ impl Simulation {
             has_global,
             notes: Vec::new(),
         }
+    }
+
+    /// The document that decides, as JSON.
+    #[must_use]
+    pub fn document(&self) -> String {
+        self.by.document.to_string()
+    }
+
+    /// Adds a sentence about the line of a log.
+    pub fn add_note(&mut self, note: String) {
+        self.notes.push(note);
     }
 
     /// The policy that decided.

@@ -2,9 +2,9 @@
 //! (`ngx_conf_include`).
 
 use crate::source::content::File;
+use crate::source::files::{Around, Files};
 use crate::source::nginx::{self, Directive};
 use regex_lite::Regex;
-use std::fs;
 use std::path::{Component, Path, PathBuf};
 
 /// How many files are open at once, at most; the file that includes itself is one of them.
@@ -18,23 +18,24 @@ const MAX_BYTES: u64 = 1 << 20;
 
 /// The directives of a file and of the files that it includes. An `include` whose files cannot be
 /// read stays.
-pub fn expanded(directives: &[Directive], file: &Path) -> Vec<Directive> {
+pub fn expanded(directives: &[Directive], Around { path, files }: Around) -> Vec<Directive> {
     // nginx takes a relative path from the folder of its main file. An included file is often in a
     // folder within that one.
-    let folders = file.ancestors().skip(1).take(2).map(Path::to_path_buf).collect();
-    let mut expansion = Expansion { folders, files: 0, depth: 0, directives: Vec::new() };
+    let folders = path.ancestors().skip(1).take(2).map(Path::to_path_buf).collect();
+    let mut expansion = Expansion { disk: files, folders, files: 0, depth: 0, directives: Vec::new() };
     expansion.add(directives, None);
     expansion.directives
 }
 
-struct Expansion {
+struct Expansion<'a> {
+    disk: &'a dyn Files,
     folders: Vec<PathBuf>,
     files: usize,
     depth: usize,
     directives: Vec<Directive>,
 }
 
-impl Expansion {
+impl Expansion<'_> {
     /// Adds directives, in the place of an `include` with its new parent.
     fn add(&mut self, directives: &[Directive], include: Option<&Directive>) {
         let mut moved = Vec::with_capacity(directives.len());
@@ -60,11 +61,11 @@ impl Expansion {
         if self.depth == MAX_DEPTH {
             return None;
         }
-        let paths = self.folders.iter().find_map(|folder| files(&folder.join(pattern)))?;
+        let paths = self.folders.iter().find_map(|folder| files(self.disk, &folder.join(pattern)))?;
         self.files = self.files.checked_add(paths.len()).filter(|files| *files <= MAX_FILES)?;
         let mut contents = Vec::new();
         for path in paths {
-            contents.push(read(&path, include)?);
+            contents.push(read(self.disk, &path, include)?);
         }
         self.depth = self.depth.saturating_add(1);
         for directives in contents {
@@ -76,12 +77,8 @@ impl Expansion {
 }
 
 /// The directives of a file. Their place is that of the `include` in the file that is checked.
-fn read(path: &Path, include: &Directive) -> Option<Vec<Directive>> {
-    let metadata = fs::metadata(path).ok()?;
-    if !metadata.is_file() || metadata.len() > MAX_BYTES {
-        return None;
-    }
-    let file = File::new(path.to_string_lossy(), fs::read_to_string(path).ok()?);
+fn read(disk: &dyn Files, path: &Path, include: &Directive) -> Option<Vec<Directive>> {
+    let file = File::new(path.to_string_lossy(), disk.text(path, MAX_BYTES)?);
     let place = include.words.last()?.range.clone();
     let mut directives = nginx::directives(&file.text).ok()?;
     for directive in &mut directives {
@@ -94,7 +91,7 @@ fn read(path: &Path, include: &Directive) -> Option<Vec<Directive>> {
 
 /// The files that fit a path with `*`, `?` and `[…]`, in order. `None` if there are none, unless
 /// the folder exists and the path has such a pattern.
-fn files(pattern: &Path) -> Option<Vec<PathBuf>> {
+fn files(disk: &dyn Files, pattern: &Path) -> Option<Vec<PathBuf>> {
     let mut found = vec![PathBuf::new()];
     for component in pattern.components() {
         let name = component.as_os_str().to_string_lossy();
@@ -106,8 +103,7 @@ fn files(pattern: &Path) -> Option<Vec<PathBuf>> {
         let mut fitting = Vec::new();
         for folder in &found {
             let folder = if folder.as_os_str().is_empty() { Path::new(".") } else { folder };
-            let entries = fs::read_dir(folder).into_iter().flatten().flatten();
-            let names = entries.filter_map(|entry| entry.file_name().into_string().ok());
+            let names = disk.names(folder).into_iter();
             let is_shown = |entry: &String| name.starts_with('.') || !entry.starts_with('.');
             let names = names.filter(|entry| is_shown(entry) && regex.is_match(entry));
             fitting.extend(names.map(|name| folder.join(name)).take(MAX_FILES));
@@ -116,11 +112,11 @@ fn files(pattern: &Path) -> Option<Vec<PathBuf>> {
         fitting.truncate(MAX_FILES);
         found = fitting;
     }
-    found.retain(|path| path.exists());
+    found.retain(|path| disk.exists(path));
     let is_empty_folder = || {
         let has_pattern =
             pattern.file_name().is_some_and(|name| name.to_string_lossy().contains(['*', '?', '[']));
-        has_pattern && pattern.parent().is_some_and(Path::is_dir)
+        has_pattern && pattern.parent().is_some_and(|folder| disk.is_folder(folder))
     };
     (!found.is_empty() || is_empty_folder()).then_some(found)
 }

@@ -4,13 +4,11 @@ use crate::check::render;
 use crate::source::content::File;
 use diana_replay::number::plural;
 use diana_replay::printable::printable;
-use miette::{IntoDiagnostic, Result};
-use quick_junit::{NonSuccessKind, Report, TestCase, TestCaseStatus, TestSuite};
 use serde::Serialize;
 use std::collections::HashSet;
 use std::fmt::Write;
 use std::ops::Range;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::Duration;
 
 pub use super::coverage::Uncovered;
@@ -42,14 +40,14 @@ pub struct DocumentCoverage {
 }
 
 impl DocumentCoverage {
-    /// The coverage of each document, in the order of the files.
+    /// The coverage of each document, in the order of the files. `same`: one path for all names of
+    /// a document.
     #[must_use]
-    pub fn of(reports: &[FileReport]) -> Vec<DocumentCoverage> {
+    pub fn of(reports: &[FileReport], same: &dyn Fn(&str) -> PathBuf) -> Vec<DocumentCoverage> {
         let mut all: Vec<(PathBuf, DocumentCoverage)> = Vec::new();
         for report in reports {
             let FileReport { document, branches: [_, count], uncovered, .. } = report;
-            // Files in several folders may name one document in several ways.
-            let path = Path::new(document).canonicalize().unwrap_or_else(|_| document.into());
+            let path = same(document);
             let rules = |missed: &Uncovered| (missed.rule.clone(), missed.never.clone());
             match all.iter_mut().find(|(known, _)| *known == path) {
                 Some((_, one)) => {
@@ -190,39 +188,4 @@ pub fn tap(reports: &[FileReport], unreadable: &[String]) -> String {
         let _ = writeln!(text, "not ok {number} - {}: cannot be read", printable(file));
     }
     text
-}
-
-/// The results as JUnit XML.
-pub fn junit(reports: &[FileReport], unreadable: &[String]) -> Result<String> {
-    let mut junit = Report::new("diana test");
-    for report in reports {
-        let mut suite = TestSuite::new(report.file.as_str());
-        for case in &report.cases {
-            let mut status = TestCaseStatus::success();
-            if let Some(first) = case.failures.first() {
-                status = TestCaseStatus::non_success(NonSuccessKind::Failure);
-                status.set_message(format!(
-                    "line {}: {}: {}",
-                    first.line,
-                    first.request,
-                    first.why.join("; ")
-                ));
-                let all: Vec<&str> =
-                    case.failures.iter().map(|failure| failure.explanation.as_str()).collect();
-                status.set_description(all.join("\n"));
-            }
-            let mut of_case = TestCase::new(case.name.as_str(), status);
-            of_case.set_time(case.took);
-            suite.add_test_case(of_case);
-        }
-        junit.add_test_suite(suite);
-    }
-    for file in unreadable {
-        let mut suite = TestSuite::new(file.as_str());
-        let mut status = TestCaseStatus::non_success(NonSuccessKind::Error);
-        status.set_message("cannot be read");
-        suite.add_test_case(TestCase::new("all cases", status));
-        junit.add_test_suite(suite);
-    }
-    junit.to_string().into_diagnostic()
 }

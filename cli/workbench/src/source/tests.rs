@@ -4,6 +4,7 @@ use super::content::File;
 use super::documents::{Host, documents};
 use super::parts::{Form, parts};
 use super::*;
+use std::path::{Path, PathBuf};
 
 /// The host, the first line and the JSON of each document in a text.
 fn found(name: &str, text: &str) -> Vec<(Host, usize, String)> {
@@ -20,7 +21,13 @@ fn found(name: &str, text: &str) -> Vec<(Host, usize, String)> {
 }
 
 fn repository(file: &str) -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("..").join(file)
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").join(file)
+}
+
+/// The document of a file, or the one at a line.
+fn document(path: &Path, line: Option<usize>) -> Result<Vec<u8>> {
+    let text = std::fs::read_to_string(path).unwrap();
+    Ok(select(&File::new(path.display().to_string(), text), line)?.json)
 }
 
 #[test]
@@ -50,19 +57,18 @@ fn the_examples_have_their_documents() {
         let hosts: Vec<Host> = found(file, &text).iter().map(|(host, ..)| *host).collect();
         assert_eq!(hosts, vec![host; count], "{file}");
     }
-    let configuration = configuration(&document(&repository("envoy.yaml")).unwrap()).unwrap();
+    let configuration = configuration(&document(&repository("envoy.yaml"), None).unwrap()).unwrap();
     assert_eq!(configuration.policy.rules().count(), 12);
 }
 
 #[test]
 fn one_of_several_documents_is_named_by_its_line() {
     let nginx = repository("examples/nginx/nginx.conf");
-    let error = document(&nginx).unwrap_err().to_string();
+    let error = document(&nginx, None).unwrap_err().to_string();
     assert!(error.contains("has 3 Diana documents: name one of `"), "{error}");
     let line =
         std::fs::read_to_string(&nginx).unwrap().lines().position(|line| line.contains("=/search")).unwrap();
-    let path = format!("{}:{}", nginx.display(), line + 1);
-    let json = String::from_utf8(document(Path::new(&path)).unwrap()).unwrap();
+    let json = String::from_utf8(document(&nginx, Some(line + 1)).unwrap()).unwrap();
     assert!(json.contains("=/search") && !json.contains("per-user"), "{json}");
 }
 

@@ -3,20 +3,21 @@
 use super::code;
 use super::finding::Findings;
 use crate::source::documents::{Document, FilterForm};
+use crate::source::files::Around;
 use crate::source::messages::{CODE_FIELDS, LOCAL_FIELDS, MODULE_CONFIG_FIELDS, VM_FIELDS, meant};
 use crate::source::parts::Form;
 use crate::source::value::Value;
 use diana_document::quoted;
 use std::path::{Path, PathBuf};
 
-/// Adds a finding if the filter's file does not exist. `file` is the checked file, as a whole.
-pub fn missing(document: &Document, file: &Path, findings: &mut Findings) {
+/// Adds a finding if the filter's file does not exist. `around`: the checked file, as a whole.
+pub fn missing(document: &Document, around: Around, findings: &mut Findings) {
     let Some(named) = filter_file(document) else { return };
     let path = Path::new(named.text().unwrap_or_default());
     let is_missing = match path.parent() {
         // The configuration may be for another machine, which has other folders.
-        Some(folder) if path.is_absolute() => folder.is_dir() && !path.exists(),
-        _ => !bases(file).iter().any(|base| base.join(path).exists()),
+        Some(folder) if path.is_absolute() => around.files.is_folder(folder) && !around.files.exists(path),
+        _ => !bases(around).iter().any(|base| around.files.exists(&base.join(path))),
     };
     if is_missing && !path.as_os_str().is_empty() {
         findings.add(
@@ -29,8 +30,8 @@ pub fn missing(document: &Document, file: &Path, findings: &mut Findings) {
 }
 
 /// The folders where Envoy may be started: this one, and those around the checked file.
-fn bases(file: &Path) -> Vec<PathBuf> {
-    let file = std::path::absolute(file).unwrap_or_else(|_| file.into());
+fn bases(Around { path, files }: Around) -> Vec<PathBuf> {
+    let file = files.absolute(path);
     file.ancestors().skip(1).map(Into::into).chain([PathBuf::from(".")]).collect()
 }
 

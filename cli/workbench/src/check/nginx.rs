@@ -8,6 +8,7 @@ use super::finding::Findings;
 use super::mistakes::split;
 use super::model::{Model, Rule};
 use super::place::head;
+use crate::source::files::Around;
 use crate::source::nginx::{Directive, Word};
 use crate::source::recognize::is_of_diana;
 use crate::source::value::{Entry, Value};
@@ -16,7 +17,6 @@ use diana_document::{fold, quoted};
 use diana_filter::{Exports, HostKind, zone_bytes};
 use std::collections::HashSet;
 use std::ops::Range;
-use std::path::Path;
 
 /// What the documents of a configuration of nginx need together in the zone for the counts.
 #[derive(Debug, Default)]
@@ -119,11 +119,11 @@ pub fn missing_ends(directives: &[Directive], findings: &mut Findings) {
 }
 
 /// Adds findings about what is around the documents: the zone that holds their keys, the module's
-/// file, and the phases of a request. `file`: the whole file with these directives, if its folder
+/// file, and the phases of a request. `around`: the whole file with these directives, if its folder
 /// is known.
-pub fn surroundings(directives: &[Directive], file: Option<&Path>, zone: &Zone, findings: &mut Findings) {
+pub fn surroundings(directives: &[Directive], around: Option<Around>, zone: &Zone, findings: &mut Findings) {
     files(directives, zone.bytes, findings);
-    let expanded = file.map(|file| includes::expanded(directives, file));
+    let expanded = around.map(|around| includes::expanded(directives, around));
     phases::surroundings(expanded.as_deref().unwrap_or(directives), findings);
 }
 

@@ -3,7 +3,7 @@
 use super::case::{self, Case, Shared};
 use super::report::FileReport;
 use super::request::Layer;
-use super::run;
+use super::run::{self, Observer};
 use crate::check::report::Report;
 use crate::explain::document::Document;
 use crate::source::content::{Content, File, SyntaxError};
@@ -21,19 +21,19 @@ use std::path::{Path, PathBuf};
 pub const ENDINGS: [&str; 3] = [".test.yaml", ".test.yml", ".test.json"];
 
 /// A test file whose text is YAML or JSON.
-pub struct Read {
+pub struct TestFile {
     file: File,
     root: Value,
     value: diana_document::Value,
 }
 
-impl Read {
+impl TestFile {
     /// Reads the text of a file.
-    pub fn of(file: File) -> Result<Read> {
+    pub fn of(file: File) -> Result<TestFile> {
         match one(&file.content()) {
             Ok(root) => {
                 let value = with_repeated_keys(&root);
-                Ok(Read { file, root, value })
+                Ok(TestFile { file, root, value })
             }
             Err(error) => Err(Mistakes::of(Report::of_syntax(file, &error)).into()),
         }
@@ -65,7 +65,14 @@ impl Read {
     }
 
     /// Runs the cases against the document in these bytes of JSON.
-    pub fn run(self, document: &[u8], document_file: &File, document_name: &str) -> Result<FileReport> {
+    /// `observe` sees each request.
+    pub fn run(
+        self,
+        document: &[u8],
+        document_file: &File,
+        document_name: &str,
+        observe: &mut Observer,
+    ) -> Result<FileReport> {
         let parsed = diana_document::parse(document).map_err(|error| miette!("{error}"))?;
         let limits = Document::of(&parsed);
         let configuration = crate::explain::document::compile(&parsed)?;
@@ -73,7 +80,7 @@ impl Read {
         if !errors.is_empty() {
             return Err(Mistakes::of(Report::of_errors(self.file, &self.root, &errors)).into());
         }
-        run::file(&self.file, &self.root, &cases, &limits, (document_file, document_name))
+        run::file(&self.file, &self.root, &cases, &limits, (document_file, document_name), observe)
     }
 
     fn cases(&self, configuration: &Configuration) -> (Vec<Case>, Vec<Error>) {

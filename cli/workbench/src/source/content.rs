@@ -2,14 +2,8 @@
 
 use super::origin::Origin;
 use std::fmt;
-use std::fs;
-use std::io::{self, Read};
 use std::ops::Range;
-use std::path::Path;
 use std::sync::Arc;
-
-/// The name of the standard input.
-const STDIN: &str = "-";
 
 /// The byte order mark, which some editors write in front of a text.
 const MARK: &str = "\u{feff}";
@@ -53,28 +47,17 @@ pub struct Unreadable {
 }
 
 impl File {
-    /// Reads a file, or standard input if the name is `-`.
-    pub fn read(path: &Path) -> Result<File, Unreadable> {
-        let name = path.to_string_lossy().into_owned();
-        let read = if name == STDIN {
-            let mut bytes = Vec::new();
-            io::stdin().lock().read_to_end(&mut bytes).map(|_| bytes)
-        } else {
-            fs::read(path)
-        };
-        let name = if name == STDIN { "<stdin>".into() } else { name };
-        match read.map(String::from_utf8) {
-            Ok(Ok(text)) => Ok(File::new(name, text)),
-            Ok(Err(error)) => {
-                let at = error.utf8_error().valid_up_to();
-                let file = File::new(name, String::from_utf8_lossy(error.as_bytes()));
-                let cut = error.as_bytes().starts_with(MARK.as_bytes());
-                let start = if cut { at.saturating_sub(MARK.len()) } else { at };
-                let range = start..start.saturating_add(char::REPLACEMENT_CHARACTER.len_utf8());
-                Err(Unreadable { file, range, why: format!("byte {at} is not UTF-8") })
-            }
-            Err(error) => Err(Unreadable { file: File::new(name, ""), range: 0..0, why: error.to_string() }),
-        }
+    /// The text of a file in these bytes.
+    pub fn of_bytes(name: impl Into<String>, bytes: Vec<u8>) -> Result<File, Unreadable> {
+        let name = name.into();
+        String::from_utf8(bytes).map(|text| File::new(name.clone(), text)).map_err(|error| {
+            let at = error.utf8_error().valid_up_to();
+            let file = File::new(name, String::from_utf8_lossy(error.as_bytes()));
+            let cut = error.as_bytes().starts_with(MARK.as_bytes());
+            let start = if cut { at.saturating_sub(MARK.len()) } else { at };
+            let range = start..start.saturating_add(char::REPLACEMENT_CHARACTER.len_utf8());
+            Unreadable { file, range, why: format!("byte {at} is not UTF-8") }
+        })
     }
 
     /// A file with this text. A byte order mark is no part of the text.
