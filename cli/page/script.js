@@ -5,8 +5,8 @@ const by = (id) => document.getElementById(id);
 // Characters that are invisible or move others are written as their numbers.
 const hidden = /[\p{C}\p{Zl}\p{Zp}\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u3164\ufe00-\ufe0f\uffa0]/gu;
 const visible = (text) => String(text ?? "").replace(hidden, (c) => "\\u{" + c.codePointAt(0).toString(16) + "}");
-const plural = (number, noun) => number + " " + noun + (number === 1 ? "" : "s");
 const whole = (number) => (Number(number) || 0).toLocaleString("en");
+const plural = (number, noun) => whole(number) + " " + noun + (number === 1 ? "" : "s");
 const compact = (number) => number.toLocaleString("en", { notation: "compact" });
 const sum = (numbers) => numbers.reduce((all, number) => all + number, 0);
 

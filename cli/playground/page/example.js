@@ -10,7 +10,7 @@ const EXAMPLE = {
       - {name: log-ins, actor: ip, algo: W, rpu: 5, unit: minute}
   - url: /search
     rules:
-      - {name: searches, actor: all, algo: LB, rpu: 5, unit: second, queue: 8}
+      - {name: searches, actor: all, algo: LB, rpu: 10, unit: second, queue: 8}
   - url: /
     rules:
       - {name: per-user, actor: user, rpu: 2, unit: second, burst: 10}   # by x-user-id

@@ -298,7 +298,7 @@ function drawCase() {
 }
 by("case").addEventListener("change", drawCase);
 
-const BINS = 60;
+const BINS = 40;
 const WIDTHS = [0.1, 0.2, 0.5, 1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 14400, 43200, 86400];
 function bins(all) {
   const last = all.reduce((most, { at }) => Math.max(most, at), 0);

@@ -43,9 +43,7 @@ fn a_mistake_appears_with_its_line_and_goes() {
 #[test]
 fn typing_is_enough() {
     let browser = open("");
-    browser.run(
-        "const field = document.getElementById('document'); field.setSelectionRange(0, field.value.length)",
-    );
+    put(&browser, "document", "");
     // A new line keeps the indentation.
     browser.write("#document", "limits:\n  - url: /\nrules: [{actor: ip, rpu: 1, unit: minute}]");
     settle(&browser);

@@ -30,10 +30,10 @@ fn the_largest_run_freezes_nothing() {
     put(&browser, "url", "/");
     put(&browser, "clients", "10");
     // 100 a second for 20 seconds.
-    put(&browser, "rate", "9");
+    put(&browser, "rate", "10");
     put(&browser, "burst", "0");
     let outcome = text(&browser, "#outcome");
-    assert!(outcome.starts_with("20000 requests: "), "{outcome}");
+    assert!(outcome.starts_with("20,000 requests: "), "{outcome}");
     assert!(gap(&browser) < 1000.0, "{} ms", gap(&browser));
 }
 

@@ -38,8 +38,9 @@ fn the_pictures_show_the_playground() {
             let picture = browser.send("Page.captureScreenshot", parameters);
             STANDARD.decode(picture["data"].as_str().unwrap()).unwrap()
         };
-        let picture = take();
-        assert_eq!(picture, take(), "a picture can be repeated");
+        // Edges of round corners are drawn a little differently now and then.
+        let twice = || Some(take()).filter(|picture| *picture == take());
+        let picture = (0..20).find_map(|_| twice()).expect("a picture can be repeated");
         let small = palette::reduced(&picture);
         assert!(small.len() < LARGEST, "{} bytes", small.len());
         if env::var_os("UPDATE").is_some() {
