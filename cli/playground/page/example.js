@@ -35,5 +35,5 @@ cases:
     requests:
       - {from: 198.51.100.0/28, expect: {pass: 1, delayed: 8, refused: 7}}
 `,
-  sliders: { method: "GET", url: "/search", header: "x-user-id", clients: 3, rate: 3, seconds: 20, burst: 5 },
+  sliders: { method: "GET", url: "/search", header: "x-user-id", clients: 2, rate: 3, seconds: 20, burst: 8 },
 };

@@ -408,13 +408,11 @@ function why({ outcome, by: rules, delay }) {
 // The request that `explain` is asked about: as often as the client has sent it until then. After a
 // burst the distances are those of the rate, so the counts are near the true ones.
 function explainable(one, all) {
-  if (mode === "script") {
-    if (one.url === undefined) return undefined;
-    return { method: one.method, url: one.url, ip: one.ip, headers: one.headers ?? [], times: 1, every_ms: 0 };
-  }
+  // A case has explained what it did not expect.
+  if (mode === "script") return undefined;
   const { method, url, header, rate } = sliders();
   const times = all.filter(({ client, at }, index) => client === one.client && (at < one.at || (at === one.at && index <= one.index))).length;
-  const own = header ? { ip: "127.0.0.1", headers: [[header, one.client]] } : { ip: one.client, headers: [] };
+  const own = header ? { ip: "203.0.113.1", headers: [[header, one.client]] } : { ip: one.client, headers: [] };
   return { method, url, ...own, times, every_ms: one.at === 0 ? 0 : Math.round(1000 / rate) };
 }
 async function explain(request) {
