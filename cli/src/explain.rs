@@ -4,9 +4,11 @@
 mod args;
 mod arguments;
 mod line;
+mod ticket;
 
 pub use args::Args;
 pub use diana_workbench::explain::*;
+pub use ticket::{TicketRule, TicketView};
 
 use crate::output::{self, Format};
 use crate::valid;
@@ -19,7 +21,16 @@ use std::{fs, io};
 
 /// Runs the command.
 pub fn run(args: &Args) -> Result<ExitCode> {
-    let explanation = explain(args, &valid::document(&args.file)?)?;
+    let document = valid::document(&args.file)?;
+    if let Some(ticket) = &args.ticket {
+        let view = read_ticket(args, ticket, &document)?;
+        match args.output.format {
+            Format::Text => output::print(&ticket_text(&view))?,
+            Format::Json => output::print_json(&view)?,
+        }
+        return Ok(ExitCode::SUCCESS);
+    }
+    let explanation = explain(args, &document)?;
     match args.output.format {
         Format::Text => output::print(&text(&explanation))?,
         Format::Json => output::print_json(&explanation)?,
@@ -76,6 +87,17 @@ fn read_body(path: &Path, args: &Args) -> Result<Vec<u8>> {
     let mut body = Vec::new();
     io::stdin().read_to_end(&mut body).map_err(|error| miette!("--body: {error}"))?;
     Ok(body)
+}
+
+/// What the ticket of a refusal says, for a document in JSON.
+pub fn read_ticket(args: &Args, ticket: &str, document: &[u8]) -> Result<TicketView> {
+    ticket::read(args, ticket, document)
+}
+
+/// What a ticket says, as text for a terminal.
+#[must_use]
+pub fn ticket_text(view: &TicketView) -> String {
+    ticket::render(view)
 }
 
 fn name(path: &Path) -> String {

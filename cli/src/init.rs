@@ -13,7 +13,7 @@ mod nginx;
 mod plan;
 mod release;
 mod target;
-mod yaml;
+pub(crate) mod yaml;
 
 pub use args::Args;
 pub use endpoint::Endpoint;

@@ -7,6 +7,7 @@
 
 pub mod check;
 pub mod console;
+pub mod convert;
 pub mod ctl;
 pub mod explain;
 pub mod files;
@@ -52,6 +53,8 @@ pub enum Command {
     Schema(schema::Args),
     /// Write a first document and the gateway's configuration around it
     Init(Box<init::Args>),
+    /// Convert another rate limiter's configuration, and say what is kept, what changes and what is lost
+    Convert(convert::Args),
     /// Look up, reset or raise an actor in running gateways, or compare the gateways
     Ctl(Box<ctl::Args>),
     /// Show running gateways on a page of this machine
@@ -79,6 +82,7 @@ pub fn run(arguments: Arguments) -> ExitCode {
         Command::Test(args) => test::run(args),
         Command::Schema(args) => schema::run(args),
         Command::Init(args) => init::run(args),
+        Command::Convert(args) => convert::run(args),
         Command::Ctl(args) => ctl::run(args),
         Command::Console(args) => console::run(args),
         Command::Completions(args) => shell::completions(args, Arguments::command()),

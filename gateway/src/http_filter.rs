@@ -8,7 +8,7 @@ use std::path::Path;
 use std::time::Duration;
 
 /// The filter with the configuration's document. `file` is the file of the proxy-wasm filter.
-pub(crate) fn http_filter(config: &Config, file: &Path) -> Value {
+pub fn http_filter(config: &Config, file: &Path) -> Value {
     match config.shell {
         Shell::Wasm => wasm(config, file),
         Shell::Native => native(config, file),

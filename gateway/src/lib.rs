@@ -43,7 +43,7 @@ pub use carrier::Carrier;
 pub use config::{Config, Plugin, Tunnel};
 pub use gateway::{Gateway, Update, free_port};
 pub use http::{Connection, Response};
-pub use http_filter::{per_filter_config, upstream_filters};
+pub use http_filter::{http_filter, per_filter_config, upstream_filters};
 pub use load::{Answer, Load, Report, Shot};
 pub use prometheus::Prometheus;
 pub use redis::{Redis, Sentinel};

@@ -42,13 +42,13 @@ enum Step {
 use Step::{Burst, Idle, InFlight, Refill, Together, Window};
 
 /// The application behind a rate limiter. It may hold its responses.
-struct Application {
+pub struct Application {
     server: Upstream,
     gate: Arc<(Mutex<bool>, Condvar)>,
 }
 
 impl Application {
-    fn start() -> Self {
+    pub fn start() -> Self {
         let gate = Arc::new((Mutex::new(true), Condvar::new()));
         let held = Arc::clone(&gate);
         let server = Upstream::start(move |_| {
@@ -58,6 +58,10 @@ impl Application {
             Reply::new(200, "")
         });
         Self { server: server.unwrap(), gate }
+    }
+
+    pub fn address(&self) -> SocketAddr {
+        self.server.address()
     }
 
     fn hold(&self, held: bool) {
@@ -146,7 +150,7 @@ impl Player<'_> {
     }
 }
 
-fn now() -> Duration {
+pub fn now() -> Duration {
     SystemTime::now().duration_since(UNIX_EPOCH).unwrap()
 }
 

@@ -34,6 +34,7 @@ mod request_bodies;
 mod reservations;
 mod scripts;
 mod settlement;
+mod tickets;
 mod vm;
 mod warnings;
 pub mod wire;

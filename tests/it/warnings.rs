@@ -33,6 +33,15 @@ fn a_short_form_counts_global_rules_alone_and_warns_once() {
     assert!(compile(full.as_bytes()).is_err(), "the full form has a place for a store");
 }
 
+#[test]
+fn a_place_for_a_ticket_that_no_key_fills_is_reported() {
+    let body = r#"{"limits": [], "response": {"body": "{ticket}"}"#;
+    let why = "without `tickets` at the top, clients see the text `{ticket}` of the `body` as it is written";
+    assert_eq!(warnings(&format!("{body}}}")), [format!("response: {why}")]);
+    let with_key = format!(r#"{body}, "tickets": {{"secret": "0123456789abcdef"}}}}"#);
+    assert_eq!(warnings(&with_key), [""; 0]);
+}
+
 /// By the number of gateways that the document states.
 #[test]
 fn each_lease_of_more_than_half_a_quota_is_reported() {

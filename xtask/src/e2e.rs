@@ -112,6 +112,7 @@ mod tests {
             ("observability.rs", "fn real_"),
             ("migrating.rs", "fn nginx"),
             ("migrating.rs", "fn traefik"),
+            ("convert.rs", "fn nginx"),
             ("manifests.rs", "fn istio_"),
         ] {
             let text = fs::read_to_string(root().join("tests/e2e").join(file)).unwrap();

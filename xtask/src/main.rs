@@ -10,6 +10,7 @@ mod deny;
 mod dist;
 mod e2e;
 mod examples;
+mod foreign;
 mod fuzz;
 mod growth;
 mod interleavings;
@@ -161,6 +162,17 @@ enum Task {
         /// Only tests whose names contain this
         filter: Option<String>,
     },
+    /// Let nginx' own tests of its limits drive Envoy with Diana
+    Foreign {
+        /// A checkout of github.com/nginx/nginx-tests
+        #[arg(long, value_name = "FOLDER")]
+        source: PathBuf,
+        /// Run the native module instead of the proxy-wasm filter
+        #[arg(long)]
+        native: bool,
+        /// Only files whose names contain this
+        filter: Option<String>,
+    },
     /// Check the manifests of Kubernetes, Istio and Envoy Gateway by validators that are not ours
     Manifests {
         /// The folder of the repositories with schemas: `istio-api`, `gateway` and `built-on-envoy`
@@ -239,6 +251,10 @@ fn run(task: Task) -> Result<()> {
         Task::Migrate => migrate::run(),
         Task::Upgrade { filter } => upgrade::run(filter.as_deref()),
         Task::Nginx { source, filter } => nginx::run(&source, filter.as_deref()),
+        Task::Foreign { source, native, filter } => {
+            let shell = if native { Shell::Native } else { Shell::Wasm };
+            foreign::run(&source, filter.as_deref(), shell)
+        }
         Task::Manifests { crds } => manifests::run(crds.as_deref()),
         Task::Versions => versions::run(),
         Task::Interleavings => interleavings::run(),

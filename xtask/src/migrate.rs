@@ -1,5 +1,5 @@
-//! `cargo xtask migrate`: the migration guides with a real nginx and a real Traefik, which
-//! `cargo xtask test` leaves out because it would have to fetch them.
+//! `cargo xtask migrate`: the migration guides and converted documents with a real nginx and a real
+//! Traefik, which `cargo xtask test` leaves out because it would have to fetch them.
 
 use crate::{e2e, programs};
 use anyhow::{Context, Result, ensure};
@@ -23,7 +23,7 @@ pub fn run() -> Result<()> {
     programs::install_nginx()?;
     let traefik = traefik()?;
     let mut line = e2e::line(Shell::Wasm);
-    line.args.extend(["migrating::", "--include-ignored"].map(str::to_owned));
+    line.args.extend(["migrating::", "convert::", "--include-ignored"].map(str::to_owned));
     let before = env::var_os("PATH").unwrap_or_default();
     let path =
         env::join_paths([traefik].into_iter().chain(env::split_paths(&before)).chain(["/usr/sbin".into()]))?;

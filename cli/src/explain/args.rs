@@ -14,8 +14,18 @@ pub struct Args {
     #[arg(long, default_value = "GET")]
     pub method: String,
     /// The path with its query, or a whole URL
-    #[arg(long, required_unless_present = "log")]
+    #[arg(long, required_unless_present_any = ["log", "ticket"])]
     pub url: Option<String>,
+    /// The ticket of a refusal, which is read in place of a request
+    #[arg(long, value_name = "TICKET", allow_hyphen_values = true, conflicts_with_all = OF_A_REQUEST)]
+    #[arg(conflicts_with_all = ["log", "store_down", "all"])]
+    pub ticket: Option<String>,
+    /// Compare the actor of the ticket with this value; a tuple needs several `--actor`
+    #[arg(long, value_name = "VALUE", conflicts_with_all = ["url", "log"])]
+    pub actor: Vec<String>,
+    /// A file with the secret of tickets, in place of the document's
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["url", "log"])]
+    pub secret_file: Option<PathBuf>,
     /// An access log of which one line is explained, after the requests before it: plain, gzip or
     /// zstd; `-` is standard input
     #[arg(long, value_name = "FILE", requires = "line", conflicts_with_all = OF_A_REQUEST)]

@@ -72,7 +72,7 @@ impl Yaml {
 }
 
 /// The schema with which an editor completes keys and finds mistakes.
-const SCHEMA: &str = concat!(env!("CARGO_PKG_REPOSITORY"), "/raw/main/docs/schema/diana.schema.json");
+pub const SCHEMA: &str = concat!(env!("CARGO_PKG_REPOSITORY"), "/raw/main/docs/schema/diana.schema.json");
 
 fn proxies(number: u8) -> String {
     if number == 1 { "one proxy".into() } else { format!("{number} proxies") }

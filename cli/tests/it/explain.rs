@@ -3,6 +3,7 @@
 mod agreement;
 mod logged;
 mod request;
+mod ticket;
 
 use crate::snapshot;
 use clap::Parser;

@@ -2,8 +2,10 @@
 
 mod check;
 mod console;
+mod convert;
 mod ctl;
 mod explain;
+mod foreign;
 /// The engine's tests draw random documents from a generator in this file.
 #[path = "../../../tests/it/harness.rs"]
 #[allow(dead_code)]

@@ -12,7 +12,8 @@ use std::process::{Command, Output};
 use std::{env, fs};
 
 /// The pages below `docs` whose commands run.
-const PAGES: [&str; 5] = ["cli/explain.md", "cli/init.md", "cli/schema.md", "cli/test.md", "runbook.md"];
+const PAGES: [&str; 6] =
+    ["cli/convert.md", "cli/explain.md", "cli/init.md", "cli/schema.md", "cli/test.md", "runbook.md"];
 
 #[test]
 fn commands_in_pages_print_what_the_pages_say() {

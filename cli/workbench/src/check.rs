@@ -12,7 +12,7 @@ mod forgeable;
 mod hints;
 mod mistakes;
 mod model;
-mod nginx;
+pub mod nginx;
 mod order;
 mod partial;
 pub mod place;

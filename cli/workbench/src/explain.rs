@@ -15,10 +15,11 @@ mod rules;
 mod runs;
 pub mod simulation;
 mod text;
-mod visible;
+pub mod visible;
 
 pub use report::*;
 pub use simulation::{Decided, Simulation};
+pub use text::time as seconds_in_words;
 
 use miette::Result;
 

@@ -145,7 +145,8 @@ impl Walk<'_> {
         if let Some(members) = value.get("members").filter(|_| names(value, actors)) {
             members.entries().iter().for_each(|entry| self.hide_all(&entry.value));
         }
-        let is_inspect = is_near(&["inspect"]);
+        // All values of `tickets` are secrets.
+        let (is_inspect, is_tickets) = (is_near(&["inspect"]), is_near(&["tickets"]));
         for entry in value.entries() {
             let Entry { key, value, .. } = entry;
             if is_inspect && nearest(key, &["tokens"]).is_some() {
@@ -165,7 +166,11 @@ impl Walk<'_> {
                 "value" | "exact" | "string_match" | "exact_match" | "prefix_match" => names_secret,
                 key => {
                     let is_of_list = around.is_in_list && names_header(key, actors);
+                    // Probably the key of tickets, written beside its place.
+                    let is_key = key == "tickets" && value.entries().is_empty();
                     is_secret(key)
+                        || is_key
+                        || is_tickets
                         || is_condition && is_secret_of_request(key)
                         || is_of_list
                         || is_call && is_of_call(key)

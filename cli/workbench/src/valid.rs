@@ -2,8 +2,10 @@
 //! `diana check` shows it.
 
 use crate::check::code::{self, Severity};
+use crate::check::finding::Finding;
 use crate::check::render;
 use crate::check::report::{Fleet, Report};
+use crate::secrets::Secrets;
 use crate::source::{self, content::File};
 use miette::{Diagnostic, Result};
 use std::fmt;
@@ -50,6 +52,14 @@ impl Mistakes {
     #[must_use]
     pub fn of(report: Report) -> Mistakes {
         Mistakes { report }
+    }
+
+    /// One mistake at a place of a file that has no document.
+    #[must_use]
+    pub fn at(file: File, mut finding: Finding) -> Mistakes {
+        let secrets = Secrets::of_text(&file.text);
+        finding.message = secrets.redacted(finding.message);
+        Mistakes { report: Report { file, findings: vec![finding], documents: Vec::new(), secrets } }
     }
 
     /// The text, with colors for a terminal.

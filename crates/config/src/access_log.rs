@@ -57,7 +57,7 @@ const SHOWN: usize = 8;
 
 impl ActorHash {
     fn new(secret: &str) -> ActorHash {
-        ActorHash(HMAC::new(secret))
+        ActorHash(HMAC::new(secret.as_bytes()))
     }
 
     /// The first 64 bits of the hash, as hexadecimal digits.
@@ -118,7 +118,7 @@ pub(super) fn compile(node: Node, store: StoreSecret) -> AccessLogOptions {
     let has_all_requests = fields.take("requests").is_some_and(requests);
     let (actor, own) = (fields.take("actor"), fields.take("secret"));
     fields.finish();
-    let own = own.map(|node| own_secret(&node));
+    let own = own.map(|node| secret::own(&node));
     let is_hash =
         actor.and_then(|node| Some((node.choice("attribute", &[("value", false), ("hash", true)])?, node)));
     let actor = is_hash.and_then(|(is_hash, node)| match (is_hash, own, store) {
@@ -136,20 +136,6 @@ pub(super) fn compile(node: Node, store: StoreSecret) -> AccessLogOptions {
 
 const NO_SECRET: &str = "without a secret, anybody can find out whose hash it is by trying all values: write \
     `secret` beside it, at least 16 letters that only these gateways know";
-
-fn own_secret(node: &Node) -> Option<String> {
-    match node.value() {
-        Value::Text(text) if text.len() >= secret::MIN_BYTES => Some(text.clone()),
-        _ => {
-            // The text is a secret, so the message does not repeat it.
-            node.fail(
-                "expected a text of at least 16 letters that only these gateways know, such as `openssl rand -hex \
-                 16` prints",
-            );
-            None
-        }
-    }
-}
 
 /// Warns if the log would show credentials: one warning for each such actor of a rule.
 pub(super) fn warnings(node: &Node, options: &AccessLogOptions, limits: &[LimitDraft]) -> Vec<Error> {

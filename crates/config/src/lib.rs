@@ -24,7 +24,7 @@
 //!   bytes ─ document ─► one of three forms ─► limits ─► rules ─► Draft ─► Policy
 //!                            │ {limits: [...], …}  {url, rules}  [{url, rules}, …]
 //!                            └► actors, plan, ip, lists, response, headers, mode, enforce,
-//!                               access_log, local, store, remote, inspect
+//!                               access_log, local, store, remote, inspect, tickets
 //! ```
 #![forbid(unsafe_code)]
 #![cfg_attr(test, allow(clippy::arithmetic_side_effects, clippy::string_slice, clippy::unreachable))]
@@ -61,6 +61,7 @@ mod rule;
 mod rule_places;
 mod secret;
 mod soft_limit;
+mod tickets;
 mod top;
 mod variables;
 
@@ -87,6 +88,7 @@ pub use rule_places::{RulePlace, rule_places};
 pub use secret::{Secret, SecretSource};
 pub use soft_limit::{SoftLimits, Threshold};
 use std::sync::Arc;
+pub use tickets::TicketOptions;
 use top::Top;
 use variables::Lookup;
 pub use variables::fill_in;
@@ -124,6 +126,8 @@ pub struct Configuration {
     pub request_body: RequestBodyOptions,
     /// Who may look at counts, and where. `None`: nobody.
     pub inspect: Option<InspectOptions>,
+    /// The keys of refusal tickets. `None`: refusals have none.
+    pub tickets: Option<TicketOptions>,
     /// Settings that are accepted but are probably mistakes, each with its place.
     pub warnings: Vec<Error>,
     /// A hash of what the document means, without secrets and the headers of calls. It is the same
@@ -427,6 +431,7 @@ fn read(top: Top, source: Source, reading: Reading) -> Option<Configuration> {
     let request_body = top.request_body.map(request_body::compile).unwrap_or_default();
     let remote = top.remote.and_then(remote::compile);
     let inspect = top.inspect.and_then(inspect::compile);
+    let tickets = top.tickets.and_then(tickets::compile);
     let mut limits: Vec<LimitDraft> = limits.into_iter().collect::<Option<_>>()?;
     if reading == Reading::Locally {
         limits.iter_mut().flat_map(|limit| &mut limit.rules).for_each(|rule| rule.on_error = None);
@@ -440,6 +445,10 @@ fn read(top: Top, source: Source, reading: Reading) -> Option<Configuration> {
     warnings.extend(headroom::warning(&nodes, &limits));
     warnings.extend(idle::warnings(&nodes, &limits));
     warnings.extend(top.access_log.iter().flat_map(|node| access_log::warnings(node, &access_log, &limits)));
+    if let Some(node) = top.response.filter(|_| response.shows_ticket() && top.tickets.is_none() && !is_open)
+    {
+        warnings.push(node.warning(NO_TICKETS));
+    }
     let draft = Draft {
         limits,
         parts,
@@ -470,7 +479,8 @@ fn read(top: Top, source: Source, reading: Reading) -> Option<Configuration> {
         ^ access_log.canonical_hash()
         ^ request_body.canonical_hash(&policy)
         ^ near_limit.map_or(0, NearLimit::canonical_hash)
-        ^ soft_limits.canonical_hash(&policy);
+        ^ soft_limits.canonical_hash(&policy)
+        ^ tickets.as_ref().map_or(0, |_| Hasher::name(b"tickets"));
     Some(Configuration {
         policy: Arc::new(policy),
         response,
@@ -481,10 +491,14 @@ fn read(top: Top, source: Source, reading: Reading) -> Option<Configuration> {
         soft_limits,
         request_body,
         inspect,
+        tickets,
         warnings,
         fingerprint,
     })
 }
+
+const NO_TICKETS: &str =
+    "without `tickets` at the top, clients see the text `{ticket}` of the `body` as it is written";
 
 /// The default number of actors for which each cell group's table is sized.
 const MAX_ACTORS: u64 = 100_000;

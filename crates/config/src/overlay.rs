@@ -111,6 +111,7 @@ fn refuse<'a>(fields: &mut Fields<'a>, key: &'static str, [who, lower]: [&str; 2
         "remote" => "where documents come from",
         "store" => "where counts are kept",
         "inspect" => "who may look at counts",
+        "tickets" => "who may read refusal tickets",
         _ => "how much memory is used",
     };
     node.fail([who, what, lower].concat());

@@ -5,7 +5,7 @@ use diana_document::{Errors, Fields, Node, Value};
 use std::fmt;
 
 /// In bytes. A shorter secret could be found by brute force.
-pub(super) const MIN_BYTES: usize = 16;
+const MIN_BYTES: usize = 16;
 
 const UNSUPPORTED: &str = "only the native module reads secrets by SDS, in Envoy 1.40 or later: write the secret \
     itself here, as text, or `{env: NAME}`";
@@ -88,13 +88,21 @@ fn entry<'a>(value: &'a Value, key: &str) -> Option<&'a Value> {
 /// and then returns `None`.
 pub(super) fn read(node: &Node, delivered: &Secret) -> Option<Option<String>> {
     match (node.value(), delivered) {
-        (Value::Text(text), _) if text.len() >= MIN_BYTES => Some(Some(text.clone())),
         (Value::Object(_), Secret::Unsupported) => {
             node.fail(UNSUPPORTED);
             None
         }
         (Value::Object(_), Secret::Absent) => source(node).map(|_| None),
         (Value::Object(_), Secret::Known(secret)) => source(node).map(|_| Some(secret.clone())),
+        _ => own(node).map(Some),
+    }
+}
+
+/// Reads a secret that stands in the document itself. Reports a mistake at its place and then
+/// returns `None`.
+pub(super) fn own(node: &Node) -> Option<String> {
+    match node.value() {
+        Value::Text(text) if text.len() >= MIN_BYTES => Some(text.clone()),
         _ => {
             // The error omits the value found, because mistakes are logged.
             node.fail(

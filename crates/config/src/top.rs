@@ -33,6 +33,7 @@ pub(super) struct Top<'a> {
     pub(super) store: Option<Node<'a>>,
     pub(super) remote: Option<Node<'a>>,
     pub(super) inspect: Option<Node<'a>>,
+    pub(super) tickets: Option<Node<'a>>,
 }
 
 impl<'a> Top<'a> {
@@ -84,6 +85,7 @@ impl<'a> Top<'a> {
             store: take_local(&mut fields, "store"),
             remote: take_local(&mut fields, "remote"),
             inspect: take_local(&mut fields, "inspect"),
+            tickets: take_local(&mut fields, "tickets"),
         };
         fields.finish();
         top
@@ -112,6 +114,7 @@ impl<'a> Top<'a> {
             store: self.store.or(base.store),
             remote: self.remote.or(base.remote),
             inspect: self.inspect.or(base.inspect),
+            tickets: self.tickets.or(base.tickets),
         }
     }
 }

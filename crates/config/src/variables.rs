@@ -5,11 +5,11 @@
 use diana_document::{Error, Value};
 
 /// The keys of secrets.
-const SECRETS: [&str; 3] = ["secret", "password", "token"];
+const SECRETS: [&str; 4] = ["secret", "previous_secret", "password", "token"];
 /// The key of an object that maps names to secrets.
 const NAMED: &str = "tokens";
 /// The keys of objects with secrets.
-const PARENTS: [&str; 5] = ["store", "redis", "inspect", "access_log", NAMED];
+const PARENTS: [&str; 6] = ["store", "redis", "inspect", "access_log", "tickets", NAMED];
 
 const NO_NAME: &str =
     "expected the name of a variable of the gateway's environment, of letters, digits and `_`";

@@ -33,10 +33,12 @@ pub const PLAN: &str = "wasm.diana.plan";
 pub const REMAINING: &str = "wasm.diana.remaining";
 /// How many milliseconds a request waited for its turn.
 pub const WAITED_MS: &str = "wasm.diana.waited_ms";
+/// The ticket of a refusal.
+pub const TICKET: &str = "wasm.diana.ticket";
 
 /// All attributes, with the names that access logs have for them in both shells.
-pub const ATTRIBUTES: [&str; 11] =
-    [RULE, SHADOW, DELAYED, NEAR, OVER, ACTOR, ACTOR_VALUE, ACTOR_HASH, PLAN, REMAINING, WAITED_MS];
+pub const ATTRIBUTES: [&str; 12] =
+    [RULE, SHADOW, DELAYED, NEAR, OVER, ACTOR, ACTOR_VALUE, ACTOR_HASH, PLAN, REMAINING, WAITED_MS, TICKET];
 
 /// Sets the attributes of a request after the last decision of `worker`. `over`: the thresholds
 /// that the request is beyond; empty if there are none.
@@ -104,14 +106,8 @@ fn names<'r>(policy: &Policy, rules: impl Iterator<Item = &'r RuleCheck>) -> Opt
 #[cold]
 #[inline(never)]
 fn set_actor(host: impl Host, actor: &LoggedActor, check: &RuleCheck, worker: &Worker<impl Store>) {
-    if check.actor() == ActorSource::Missing {
-        return;
-    }
-    let counted = worker.counted_actor(check.rule());
-    debug_assert!(counted.is_some(), "a rule that reports has counted an actor");
-    let values = counted.iter().flat_map(|counted| counted.raw_values());
     let is_value = matches!(actor, LoggedActor::Value);
-    let text = escape(values, if is_value { LONGEST } else { usize::MAX });
+    let text = actor_text(check, worker, if is_value { LONGEST } else { usize::MAX });
     match actor {
         // A rule on all requests counts no particular actor.
         _ if text.is_empty() => {}
@@ -121,6 +117,17 @@ fn set_actor(host: impl Host, actor: &LoggedActor, check: &RuleCheck, worker: &W
     }
 }
 
+/// The escaped actor of a report, of at most so many bytes. Empty if the rule counts no particular
+/// actor.
+pub(super) fn actor_text(check: &RuleCheck, worker: &Worker<impl Store>, most: usize) -> String {
+    if check.actor() == ActorSource::Missing {
+        return String::new();
+    }
+    let counted = worker.counted_actor(check.rule());
+    debug_assert!(counted.is_some(), "a rule that reports has counted an actor");
+    escape(counted.iter().flat_map(|counted| counted.raw_values()), most)
+}
+
 /// The most bytes of an escaped actor, including the `*` of a cut one.
 const LONGEST: usize = 128;
 
@@ -128,7 +135,8 @@ const LONGEST: usize = 128;
 /// digits and `-._~:/@+` stay, other bytes become `%` and two hexadecimal digits, and commas
 /// separate the values. A lone dash, which logs show for no value, becomes `%2d`. A text of more
 /// than `most` bytes is cut between two characters and ends with `*`.
-pub(super) fn escape<V: AsRef<[u8]>>(values: impl IntoIterator<Item = V>, most: usize) -> String {
+#[must_use]
+pub fn escape<V: AsRef<[u8]>>(values: impl IntoIterator<Item = V>, most: usize) -> String {
     let (mut text, mut cut) = (String::new(), 0);
     for (place, value) in values.into_iter().enumerate() {
         if place > 0 {

@@ -5,6 +5,7 @@
 //!   configure ─► Plugin ─┬─ decide        a request's headers ─► Session::start ─► Decision
 //!                        ├─ inspect       an operator's question ─► JSON
 //!                        ├─ respond       Decision ─► Response, metrics, attributes
+//!                        ├─ ticket        a refusal ─► what only the key's owner reads
 //!                        ├─ mark          soft limits ─► headers for the upstream, metadata
 //!                        ├─ global_calls  calls to global stores; their replies ─► Decision
 //!                        ├─ timer         holds requests, wakes the worker for its own tasks
@@ -22,6 +23,7 @@ mod inspect;
 mod mark;
 mod respond;
 mod settle;
+mod ticket;
 mod timer;
 
 pub(super) use decided::{Decided, Rejection, Response};

@@ -204,10 +204,12 @@ mod tests {
             let mut cache = ResponseCache::default();
             for (states, change, protocol, entropy) in decisions {
                 let decision = changed(decision(&policy, &states), change);
+                let ticket = (entropy % 3 == 0).then(|| "0-_".into());
+                let form = RefusalForm { ticket, ..protocol.into() };
                 let headers = cache.headers(&options, &policy, &decision);
                 prop_assert_eq!(headers.as_deref().unwrap_or_default(), &*options.headers(&policy, &decision));
-                let refusal = options.refusal(&policy, &decision, protocol, entropy);
-                prop_assert_eq!(cache.refusal(&options, &policy, &decision, protocol, entropy), refusal);
+                let refusal = options.refusal(&policy, &decision, form.clone(), entropy);
+                prop_assert_eq!(cache.refusal(&options, &policy, &decision, form, entropy), refusal);
             }
         }
     }

@@ -103,18 +103,20 @@ impl Call {
     }
 }
 
-/// The form in which a client expects a refusal.
+/// The form in which a client expects a refusal, and the ticket that it gets.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RefusalForm {
     /// The client's protocol.
     pub protocol: Protocol,
     /// The request, if it is JSON-RPC over HTTP and `json_rpc` is set.
     pub call: Option<Call>,
+    /// The ticket, if there is a key.
+    pub ticket: Option<String>,
 }
 
 impl From<Protocol> for RefusalForm {
     fn from(protocol: Protocol) -> RefusalForm {
-        RefusalForm { protocol, call: None }
+        RefusalForm { protocol, ..RefusalForm::default() }
     }
 }
 
@@ -163,7 +165,7 @@ mod tests {
     }
 
     fn of(id: Option<CallId>) -> RefusalForm {
-        RefusalForm { protocol: Protocol::Http, call: Some(Call::new(id)) }
+        RefusalForm { call: Some(Call::new(id)), ..RefusalForm::default() }
     }
 
     /// The `id` in the response to a request with this one.

@@ -17,12 +17,14 @@ mod json_rpc;
 mod options;
 mod problem;
 mod protocol;
+mod ticket;
 mod wait;
 
 pub use cache::{QuotaHeaders, ResponseCache};
 pub use json::json_string;
 pub use json_rpc::{Call, CallId, RefusalForm};
 pub use options::{ResponseOptions, ResponseOverride, RuleResponses, header_name, own_headers, percent_of};
+pub use ticket::{TicketError, TicketKey, TicketReason, TicketRecord};
 
 use diana_base::format::decimal;
 use diana_base::map::KeyMap;
@@ -83,6 +85,11 @@ impl ResponseOptions {
         quota: impl Iterator<Item = (&'a str, Cow<'a, str>)>,
         problem: impl FnOnce(Problem) -> Cow<'a, [u8]>,
     ) -> Option<Refusal<'a>> {
+        let ticket = form.ticket.as_deref();
+        let problem = |details| match ticket {
+            Some(ticket) => problem::with_ticket(&problem(details), ticket).into(),
+            None => problem(details),
+        };
         let Outcome::Reject(reason) = decision.outcome else {
             return None;
         };
@@ -112,7 +119,11 @@ impl ResponseOptions {
                 (Some(problem::CONTENT_TYPE), problem)
             }
             (None, None, Body::Text { content_type, text }) => {
-                ((!text.is_empty()).then_some(&**content_type), text.as_bytes().into())
+                let body = match ticket {
+                    Some(ticket) => options::with_ticket(text, ticket).into_bytes().into(),
+                    None => text.as_bytes().into(),
+                };
+                ((!text.is_empty()).then_some(&**content_type), body)
             }
         };
         headers.extend(content_type.map(|content_type| ("content-type", content_type.into())));

@@ -136,6 +136,12 @@ impl ResponseOptions {
         self.json_rpc.is_some()
     }
 
+    /// Whether the configured body has a place for the ticket of a refusal.
+    #[must_use]
+    pub fn shows_ticket(&self) -> bool {
+        matches!(&self.body, Body::Text { text, .. } if text.contains(TICKET))
+    }
+
     /// Reads the values at `response` and at `headers`. A mistake is reported at its place and
     /// leaves the default.
     pub fn compile(response: Option<Node>, headers: Option<Node>) -> ResponseOptions {
@@ -213,6 +219,14 @@ fn json_rpc(node: &Node) -> Option<JsonRpc> {
     });
     fields.finish();
     Some(JsonRpc { status })
+}
+
+/// What stands for the ticket in a configured body.
+const TICKET: &str = "{ticket}";
+
+/// A configured body with the ticket in its place. A ticket needs no escapes in text, JSON or HTML.
+pub(super) fn with_ticket(body: &str, ticket: &str) -> String {
+    body.replace(TICKET, ticket)
 }
 
 fn body(body: Option<Node>, content_type: Option<Node>) -> Option<Body> {

@@ -145,3 +145,10 @@ impl Problem {
         json
     }
 }
+
+/// A problem with the member `ticket`. A ticket needs no escapes in JSON.
+pub(super) fn with_ticket(problem: &[u8], ticket: &str) -> Vec<u8> {
+    let members = problem.strip_suffix(b"}\n");
+    debug_assert!(members.is_some(), "a problem is an object");
+    [members.unwrap_or(b"{"), br#","ticket":""#, ticket.as_bytes(), b"\"}\n"].concat()
+}

@@ -482,3 +482,44 @@ fn the_narrowest_response_counts() {
         assert_eq!(header(&grpc, "www-authenticate").is_some(), challenged, "no default for gRPC");
     }
 }
+
+#[test]
+fn a_ticket_is_in_each_body_that_has_room_for_it() {
+    let policy = policy(["a"]);
+    let refused = decision(&policy, &[(10, 1000, refuse(900))]);
+    let body = |response: &str, form: RefusalForm| {
+        let (value, errors) = (diana_document::parse(response.as_bytes()).unwrap(), Errors::default());
+        let options = ResponseOptions::compile(Some(Node::root(&value, &errors)), None);
+        assert!(errors.is_empty(), "{response}");
+        let refusal = options.refusal(&policy, &refused, form, 0).unwrap();
+        (String::from_utf8_lossy(&refusal.body).into_owned(), options.shows_ticket())
+    };
+    let with = |form: RefusalForm| RefusalForm { ticket: Some("0-_".into()), ..form };
+    let call =
+        || RefusalForm { call: Some(Call::new(Some(CallId::Literal(b"7")))), ..RefusalForm::default() };
+    let json = |text: &str| serde_json::from_str::<serde_json::Value>(text).unwrap();
+
+    let (problem, _) = body("{}", RefusalForm::default());
+    let (ticketed, _) = body("{}", with(RefusalForm::default()));
+    assert_eq!(ticketed, problem.replace("}\n", ",\"ticket\":\"0-_\"}\n"));
+    assert_eq!(json(&ticketed)["ticket"], "0-_");
+    let (error, _) = body(r#"{"json_rpc": true}"#, with(call()));
+    assert_eq!(json(&error)["error"]["data"]["ticket"], "0-_");
+    let (error, _) = body(r#"{"json_rpc": true}"#, call());
+    assert!(!error.contains("ticket"), "{error}");
+
+    for (text, expected) in [
+        ("no", "no"),
+        ("{ticket}", "0-_"),
+        ("<p>{ticket} {ticket}</p> {tickets}", "<p>0-_ 0-_</p> {tickets}"),
+        ("{{ticket}}", "{0-_}"),
+    ] {
+        let response = format!(r#"{{"body": "{text}"}}"#);
+        let shows = text != "no";
+        assert_eq!(body(&response, with(RefusalForm::default())), (expected.into(), shows), "{text}");
+        assert_eq!(body(&response, RefusalForm::default()), (text.into(), shows), "without a key");
+    }
+    for protocol in PROTOCOLS.into_iter().filter(|protocol| *protocol != Protocol::Http) {
+        assert_eq!(body("{}", with(protocol.into())), body("{}", protocol.into()), "{protocol:?}");
+    }
+}

@@ -21,6 +21,7 @@ pub mod request;
 pub mod request_body;
 pub mod response_meter;
 pub mod settlement;
+pub mod ticket;
 
 /// A target accepts any bytes, and panics if its property fails.
 pub type Target = fn(&[u8]);
@@ -41,4 +42,5 @@ pub static TARGETS: &[(&str, Target)] = &[
     ("request_body", request_body::run),
     ("response_meter", response_meter::run),
     ("settlement", settlement::run),
+    ("ticket", ticket::run),
 ];

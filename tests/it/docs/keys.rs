@@ -25,7 +25,7 @@ fn the_list_of_keys_is_that_of_the_table() {
 /// A remote document and that of a route may have all keys but these.
 #[test]
 fn the_pages_of_upper_documents_name_each_key_that_is_replaced() {
-    const OF_THE_LOWER: [&str; 4] = ["local", "store", "remote", "inspect"];
+    const OF_THE_LOWER: [&str; 5] = ["local", "store", "remote", "inspect", "tickets"];
     let all = definitions().into_iter().find(|one| one.name == "document").unwrap();
     let names = keys(&all).into_iter().map(|key| key.name);
     let expected: BTreeSet<&str> = names.filter(|name| !OF_THE_LOWER.contains(name)).collect();

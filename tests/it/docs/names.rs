@@ -245,7 +245,8 @@ fn every_crate_is_in_the_list() {
     let root = env!("CARGO_MANIFEST_DIR");
     let libraries = fs::read_dir(format!("{root}/crates")).unwrap();
     let folders = libraries.map(|entry| format!("crates/{}", entry.unwrap().file_name().to_str().unwrap()));
-    let others = ["", "cli", "cli/replay", "envoy-module"].map(str::to_owned);
+    let others =
+        ["", "cli", "cli/playground", "cli/replay", "cli/workbench", "envoy-module"].map(str::to_owned);
     let name = |folder: String| {
         let manifest = text(&format!("{folder}/Cargo.toml"));
         manifest.split("\nname = \"").nth(1).unwrap().split('"').next().unwrap().to_owned()

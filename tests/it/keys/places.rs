@@ -220,6 +220,7 @@ pub fn places() -> Vec<Place> {
             r#"{"limits": [], "inspect": {"path": "/.diana", "token": "0123456789abcdef0123456789abcdef", "top": @}}"#,
             json!({"claim": "sub"}),
         ),
+        place("tickets", r#"{"limits": [], "tickets": @}"#, json!({"secret": "0123456789abcdef"})),
     ];
     for kind in diana_config::algorithm::KINDS {
         let base = match kind.per_unit {

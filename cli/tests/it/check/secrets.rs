@@ -16,7 +16,7 @@ fn shown(name: &str, text: &str) -> String {
 }
 
 /// Each document has a mistake beside its secret.
-const DOCUMENTS: [&str; 28] = [
+const DOCUMENTS: [&str; 32] = [
     "limits: []\nstore:\n  redis:\n    cluster: 7\n    secret: hunter2hunter2hunter2\n    timout: 1s\n",
     "limits: []\nstore: {redis: {cluster: a, secrt: 'hunter2,hunter2 hunter'}}\n",
     "limits: []\nstore:\n  redis:\n    secret: >-\n      hunter2\n\n      hunter3\n    cluster: 7\n",
@@ -46,6 +46,11 @@ const DOCUMENTS: [&str; 28] = [
     "limits: []\ninspct: {path: 7, tokns: {ann: hunter2, name: {tokn: hunter3}}}\n",
     "limits: []\ninspect: {path: 7, tokens: [hunter2], token: hunter3}\n",
     "limits: []\ninspect:\n  path: /a\n  tokens:\n    ann: hunter2\n\tci: [\n",
+    // The keys of tickets.
+    "limits: []\ntickets: hunter2\n",
+    "limits: []\ntickets: {secret: hunter2, previous_secret: hunter3}\n",
+    "limits: []\ntickts: {secrt: hunter2hunter2hunter2, previous_secret: hunter2hunter2hunter3}\n",
+    "limits: []\ntickets:\n  previous_secret: hunter2\n\tsecret: [\n",
     // Texts that cannot be read.
     "limits: []\nstore:\n  redis:\n    secret: hunter2\n\tcluster: [\n",
     "limits: [\nstore:\n  redis:\n    headers:\n      x-any: hunter2\n      y: hunter3\n",

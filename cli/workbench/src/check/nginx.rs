@@ -1,6 +1,6 @@
 //! Findings about a configuration of nginx around its documents.
 
-mod includes;
+pub mod includes;
 mod phases;
 
 use super::code;
@@ -21,6 +21,7 @@ use std::ops::Range;
 /// What the documents of a configuration of nginx need together in the zone for the counts.
 #[derive(Debug, Default)]
 pub struct Zone {
+    /// Whether the file has a document for nginx.
     pub has_documents: bool,
     bytes: u64,
     /// The same document in two places counts in the same keys.

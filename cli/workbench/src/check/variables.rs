@@ -14,7 +14,7 @@ pub fn unlisted(document: &Document, root: &Value, findings: &mut Findings) {
     }
     let (place, listed) = listed(filter);
     let mut names = Vec::new();
-    for key in ["store", "inspect", "access_log"] {
+    for key in ["store", "inspect", "access_log", "tickets"] {
         root.get(key).into_iter().for_each(|value| variables(value, key, &mut names));
     }
     for name in names {

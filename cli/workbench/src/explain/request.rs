@@ -363,7 +363,7 @@ impl Incoming {
             JsonValue::Literal(text) => Some(CallId::Literal(text)),
             JsonValue::Null | JsonValue::Unreadable => Some(CallId::Other),
         };
-        RefusalForm { protocol, call: is_call.then(|| Call::new(id)) }
+        RefusalForm { call: is_call.then(|| Call::new(id)), ..protocol.into() }
     }
 
     /// The attribute of the gateway at this path.

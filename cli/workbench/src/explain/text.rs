@@ -252,7 +252,7 @@ fn range(from: u32, to: u32) -> String {
 }
 
 /// Seconds in a unit that people read easily.
-fn time(seconds: f64) -> String {
+pub fn time(seconds: f64) -> String {
     let (number, unit) = match seconds {
         0.0 => (0.0, "s"),
         s if s < 0.001 => (s * 1e6, "µs"),

@@ -32,6 +32,7 @@ pub(super) const DEFINITIONS: &[Definition] = &[
     Definition { name: "inspect", shape: Shape::Object(&INSPECT) },
     Definition { name: "inspect_token", shape: Shape::Object(&NAMED_TOKEN) },
     Definition { name: "top", shape: Shape::Object(&TOP) },
+    Definition { name: "tickets", shape: Shape::Object(&TICKETS) },
 ];
 
 pub(super) const DOCUMENT: Object = Object::new("README.md", &[&[
@@ -116,6 +117,8 @@ pub(super) const DOCUMENT: Object = Object::new("README.md", &[&[
         .on("remote.md#remote"),
     key("inspect", "Where the counts of actors can be read and changed, and by whom.", Shape::Def("inspect"))
         .on("inspect.md#inspect"),
+    key("tickets", "Gives each refusal a ticket that only these keys open.", Shape::Def("tickets"))
+        .on("responses.md#tickets"),
 ]]);
 
 const REQUEST_BODY: Object = Object::new(
@@ -355,4 +358,14 @@ const TOP: Object = Object::new(
         Shape::Text,
     )
     .required()]],
+);
+
+const KEY: Shape = Shape::Any(&[SECRET_TEXT, Shape::Variable]);
+
+const TICKETS: Object = Object::new(
+    "responses.md#tickets",
+    &[&[
+        key("secret", "The key of new tickets.", KEY).required(),
+        key("previous_secret", "The key before it, which only `diana explain` uses.", KEY),
+    ]],
 );

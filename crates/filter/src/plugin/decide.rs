@@ -45,7 +45,7 @@ impl<H: Host> Plugin<H> {
             let asks_stores = matches!(outcome, Outcome::Query(_));
             let form = || {
                 let call = self.body.as_ref().zip(body).and_then(|(parts, values)| parts.call(values));
-                RefusalForm { protocol: policy.protocol(&request), call }
+                RefusalForm { protocol: policy.protocol(&request), call, ticket: None }
             };
             let response = self.respond(worker, form);
             self.note_actors(worker);

@@ -252,6 +252,10 @@ impl<H: Host> Plugin<H> {
         if self.worker.with(|worker| !worker.clusters().is_empty()) == Some(true) {
             answer = answer.text("store_secret", &self.store_secret());
         }
+        if self.configuration.tickets.is_some() {
+            let gateway = self.worker.with(|worker| worker.gateway()).unwrap_or(0);
+            answer = answer.number("gateway", gateway.into());
+        }
         answer.list("rules", policy.rules().map(|(id, rule)| described(rule, policy.actor_names(id))))
     }
 

@@ -18,7 +18,7 @@ impl<H: Host> Plugin<H> {
         worker: &Worker<CellStore<H>>,
         form: impl Fn() -> RefusalForm,
     ) -> Response<H> {
-        let Configuration { policy, response, near_limit, .. } = &self.configuration;
+        let Configuration { policy, response, near_limit, tickets, .. } = &self.configuration;
         let decision = worker.decision();
         let (outcome, mut headers, mut rejection) = (decision.outcome, None, None);
         if !matches!(outcome, Outcome::Query(_)) {
@@ -32,7 +32,10 @@ impl<H: Host> Plugin<H> {
             let over = self.mark(decision);
             access_log::set_attributes(self.host, &self.configuration, worker, &over);
             match outcome {
-                Outcome::Reject(_) => rejection = self.reject(decision, form()),
+                Outcome::Reject(_) => {
+                    let ticket = if tickets.is_some() { self.ticket(worker) } else { None };
+                    rejection = self.reject(decision, RefusalForm { ticket, ..form() });
+                }
                 _ => {
                     headers = self.responses.with(|cache| cache.headers(response, policy, decision)).flatten()
                 }

@@ -183,6 +183,14 @@ impl<S: Store> Worker<S> {
         self.policy.shards.value_hash(value).unwrap_or_else(|| self.actors.hasher.hash(value))
     }
 
+    /// A number that the workers of this gateway share until it restarts. It reveals nothing of
+    /// their seed.
+    #[must_use]
+    pub fn gateway(&self) -> u32 {
+        let [a, b, c, d, ..] = self.actors.hasher.hash(b"diana ticket gateway").to_be_bytes();
+        u32::from_be_bytes([a, b, c, d])
+    }
+
     /// Forgets what the worker remembers of an actor whose cell was changed.
     pub(crate) fn forget(&mut self, place: GroupIndex, hash: u64) {
         let group = self.policy.group(place).map(|group| group.id);
