@@ -87,9 +87,12 @@ class Engine {
   #waiting = new Map();
   #running;
   #address;
+  #idle;
 
-  constructor(module) {
+  // `idle` is called when nothing is left to do.
+  constructor(module, idle) {
     this.#module = module;
+    this.#idle = idle;
     const code = "const receive = (" + engine + ")();\n" +
       "onmessage = async (event) => postMessage(await receive(event.data));";
     const address = URL.createObjectURL(new Blob([code], { type: "text/javascript" }));
@@ -118,20 +121,20 @@ class Engine {
     this.#running = undefined;
     // A module that does not compile answers no later request.
     if (job.kind === "" && outcome.failure) show(outcome.failure);
-    job.resolve(outcome.failure !== undefined ? { error: outcome.failure } : outcome.reply && JSON.parse(outcome.reply));
+    if (job.isReplaced) job.resolve();
+    else if (outcome.failure !== undefined) job.resolve({ error: outcome.failure });
+    else job.resolve(outcome.reply && JSON.parse(outcome.reply));
     this.#next();
   }
   #next() {
     const first = this.#waiting.entries().next().value;
-    if (this.#running || !first) {
-      document.body.dataset.busy = String(Boolean(this.#running));
+    if (this.#running) return;
+    if (!first) {
+      this.#idle();
       return;
     }
     this.#waiting.delete(first[0]);
     this.#post(first[1]);
-  }
-  #isStuck(kind) {
-    return this.#running?.kind === kind && performance.now() - this.#running.since > 300;
   }
   // Ends what runs, and the worker with it.
   #end(outcome) {
@@ -145,19 +148,20 @@ class Engine {
   // The reply to a request, `{error}`, or nothing if a later request of its kind has replaced it.
   ask(kind, request, patience = 10000) {
     document.body.dataset.busy = "true";
-    this.#waiting.get(kind)?.resolve();
+    this.forget(kind);
     return new Promise((resolve) => {
       const text = JSON.stringify({ [kind]: request });
       this.#waiting.set(kind, { kind, message: { request: text }, patience, resolve });
-      // Who goes on typing does not wait for what nobody reads any more.
-      if (this.#isStuck(kind)) this.#end();
-      else if (!this.#running) this.#next();
+      if (!this.#running) this.#next();
     });
   }
-  // Nobody waits for a request of this kind any more.
+  // Nobody waits for a request of this kind any more, and who goes on typing not for its end.
   forget(kind) {
     this.#waiting.get(kind)?.resolve();
     this.#waiting.delete(kind);
-    if (this.#isStuck(kind)) this.#end();
+    const job = this.#running;
+    if (job?.kind !== kind) return;
+    job.isReplaced = true;
+    if (performance.now() - job.since > 300) this.#end();
   }
 }

@@ -218,6 +218,7 @@ async function send() {
   const { header, ...rest } = sliders();
   const count = rest.clients * (rest.burst + Math.floor(rest.rate * rest.seconds));
   if (count > MOST_REQUESTS) {
+    diana.forget("traffic");
     failed(by("sent"), "These are " + whole(count) + " requests, and at most " + whole(MOST_REQUESTS) + " are possible: choose fewer clients, a lower rate or a shorter time");
     return;
   }
@@ -463,6 +464,7 @@ function changed() {
 }
 function refresh() {
   clearTimeout(timer);
+  timer = undefined;
   if (!diana) return;
   check();
   for (const [kind, of] of [["test", "script"], ["traffic", "sliders"], ["replay", "log"]]) if (mode !== of) diana.forget(kind);
@@ -564,7 +566,7 @@ async function start() {
   const texts = JSON.parse(new TextDecoder().decode(data.subarray(4, 4 + length)));
   ({ recipes, log: sampleLog } = texts);
   by("recipe").append(...recipes.map(({ name, title }) => make("option", { value: name, textContent: title })));
-  diana = new Engine(data.slice(4 + length));
+  diana = new Engine(data.slice(4 + length), () => { document.body.dataset.busy = String(timer !== undefined); });
   if (by(location.hash.slice(1))) refresh();
   else await open();
 }

@@ -50,8 +50,8 @@ fn a_case_is_shown_over_time() {
 #[test]
 fn a_script_that_cannot_be_read_says_why() {
     let browser = open("");
-    put(&browser, "cases", "cases:\n  - nam: x\n");
+    put(&browser, "cases", "cases:\n  - title: x\n");
     let said = text(&browser, "#tested");
-    assert!(said.contains("nam"), "{said}");
+    assert!(said.contains("title"), "{said}");
     assert_eq!(texts(&browser, "#case-list li"), [""; 0]);
 }
