@@ -1,6 +1,6 @@
 
-// The engine: WebAssembly in a worker, so that a long run does not freeze the page and can be ended.
-// This function runs in the worker, and knows nothing of the page.
+// The engine: WebAssembly in a worker, so that a long run does not freeze the page, and can be
+// ended. This function runs in the worker, and knows nothing of the page.
 function engine() {
   let module, exports;
   let printed = "";

@@ -93,6 +93,7 @@ function editor(field) {
 }
 
 // The document and its findings.
+let hasErrors = false;
 const documentText = () => by("document").value.toWellFormed();
 async function check() {
   const text = documentText();
@@ -105,6 +106,7 @@ async function check() {
   const findings = [...reply.findings, ...invisible(text)];
   const errors = findings.filter(({ severity }) => severity === "error").length;
   const warnings = findings.length - errors;
+  hasErrors = errors > 0;
   const rules = sum(reply.documents.map(({ rules }) => Number(rules) || 0));
   const parts = [];
   if (errors > 0) parts.push(plural(errors, "error"));
@@ -141,9 +143,16 @@ function invisible(text) {
 }
 
 // Traffic. What cannot be run leaves the last chart, and says so.
-function failed(element, error) {
-  write(element, visible(error));
+function failed(element, error, isOwn = false) {
+  write(element, hasErrors && !isOwn ? "Nothing is run: the document has errors" : visibleLines(error));
   element.classList.add("alarm");
+  element.classList.toggle("long", element.textContent.includes("\n"));
+  write(by("result-title"), "What passed before the change");
+}
+function succeeded(element, text) {
+  write(element, text);
+  element.classList.remove("alarm", "long");
+  write(by("result-title"), "What passes");
 }
 async function test() {
   const asked = { document: documentText(), cases: by("cases").value.toWellFormed() };
@@ -161,7 +170,7 @@ async function test() {
   }
   const wrong = report.cases.filter(({ failures }) => failures.length > 0);
   const sentence = plural(report.cases.length - wrong.length, "case") + " passed, " + wrong.length + " failed";
-  write(by("tested"), sentence);
+  succeeded(by("tested"), sentence);
   by("tested").classList.toggle("alarm", wrong.length > 0);
   editors.cases.mark(report.cases.flatMap(({ failures }) => failures.map(({ line }) => ({ line, isError: true }))));
   by("case-list").replaceChildren(...report.cases.map(caseItem));
@@ -219,7 +228,7 @@ async function send() {
   const count = rest.clients * (rest.burst + Math.floor(rest.rate * rest.seconds));
   if (count > MOST_REQUESTS) {
     diana.forget("traffic");
-    failed(by("sent"), "These are " + whole(count) + " requests, and at most " + whole(MOST_REQUESTS) + " are possible: choose fewer clients, a lower rate or a shorter time");
+    failed(by("sent"), "These are " + whole(count) + " requests, and at most " + whole(MOST_REQUESTS) + " are possible: choose fewer clients, a lower rate or a shorter time", true);
     return;
   }
   const reply = await diana.ask("traffic", { document: documentText(), header: header || null, ...rest });
@@ -228,8 +237,7 @@ async function send() {
     failed(by("sent"), reply.error);
     return;
   }
-  by("sent").classList.remove("alarm");
-  write(by("sent"), plural(rest.clients, "client") + ", " + whole(reply.requests.length) + " requests");
+  succeeded(by("sent"), plural(rest.clients, "client") + ", " + whole(reply.requests.length) + " requests");
   cases = [];
   drawRequests(reply.requests);
 }
@@ -237,8 +245,7 @@ async function send() {
 // A log stays in the page.
 async function read(file) {
   log = undefined;
-  write(by("replayed"), "Reading " + visible(file.name) + " …");
-  by("replayed").classList.remove("alarm");
+  succeeded(by("replayed"), "Reading " + visible(file.name) + " …");
   try {
     if (file.size > LARGEST_LOG) throw new Error("the file has more than 32 MB");
     let bytes = new Uint8Array(await file.arrayBuffer());
@@ -246,7 +253,7 @@ async function read(file) {
     log = { name: file.name, text: new TextDecoder().decode(bytes) };
     refresh();
   } catch (error) {
-    failed(by("replayed"), file.name + " cannot be read: " + error.message);
+    failed(by("replayed"), file.name + " cannot be read: " + error.message, true);
   }
 }
 async function replay() {
@@ -261,8 +268,7 @@ async function replay() {
     return;
   }
   const { totals, timeline } = reply.summary;
-  by("replayed").classList.remove("alarm");
-  write(by("replayed"), visible(name) + ": " + whole(totals.refused) + " of " + whole(totals.requests) + " requests would have been refused");
+  succeeded(by("replayed"), visible(name) + ": " + whole(totals.refused) + " of " + whole(totals.requests) + " requests would have been refused");
   write(by("replay-text"), visibleLines(reply.text));
   const passed = timeline.intervals.map((one) => one.requests - one.refused - one.delayed);
   const [delayed, refused] = ["delayed", "refused"].map((key) => timeline.intervals.map((one) => one[key]));

@@ -33,9 +33,11 @@ fn a_mistake_appears_with_its_line_and_goes() {
     assert_eq!(selected[0], "document");
     assert!(selected[1].as_str().unwrap().contains("rpuu"), "{selected}");
     // The last results stay, and say why they are not new.
-    assert!(!text(&browser, "#tested").contains("passed"), "{}", text(&browser, "#tested"));
+    assert_eq!(text(&browser, "#tested"), "Nothing is run: the document has errors");
+    assert_eq!(text(&browser, "#result-title"), "What passed before the change");
     put(&browser, "document", &document.replace("rpuu", "rpu"));
     assert_eq!(text(&browser, "#verdict"), "No mistakes: 1 rule");
+    assert_eq!(text(&browser, "#result-title"), "What passes");
     assert_eq!(texts(&browser, "#findings li"), [""; 0]);
     assert_eq!(texts(&browser, ".at"), texts(&browser, ".editor:has(#cases) .at"));
 }

@@ -39,7 +39,7 @@ fn hostile_text_stays_text() {
            dispatchEvent(new DragEvent('drop', {{dataTransfer: transfer, bubbles: true, cancelable: true}}));
          }})()"
     ));
-    until(&browser, "document.getElementById('replayed').className === 'alarm'");
+    until(&browser, "document.getElementById('replayed').classList.contains('alarm')");
     assert_eq!(traces(&browser), json!([null, [], []]));
     assert_eq!(browser.run("return document.querySelectorAll('script').length"), json!(2));
     assert_eq!(browser.run("return document.querySelectorAll('img, [onload], [onerror]').length"), json!(0));

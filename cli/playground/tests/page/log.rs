@@ -65,7 +65,7 @@ fn what_is_no_log_says_so() {
     let browser = open("");
     browser.click("#tab-log");
     drop(&browser, "picture.png", "'\\u0089PNG'");
-    until(&browser, "document.getElementById('replayed').className === 'alarm'");
+    until(&browser, "document.getElementById('replayed').classList.contains('alarm')");
     // A file that is cut off does not unpack.
     drop(&browser, "cut.gz", "new Uint8Array([0x1f, 0x8b, 8, 0, 0])");
     until(&browser, "document.getElementById('replayed').textContent.includes('cut.gz cannot be read')");
