@@ -69,7 +69,7 @@ pub fn run(args: &Args) -> Result<ExitCode> {
         (Format::Text, Some(file)) => write(file, &conversion.yaml)?,
     }
     if args.output.format == Format::Text {
-        // Nobody may be reading.
+        // Writing fails if nobody reads the notes, which is fine.
         let _ = stderr().write_all(conversion.text().as_bytes());
     }
     Ok(match notes::count(&conversion.notes, Fate::Lost) {
@@ -131,7 +131,7 @@ fn finish(
         let name = counter.rule.name();
         notes.lost(
             &counter.spot,
-            format!("a limit has one condition of a name, but `{name}` and its place have two"),
+            format!("a limit has one condition for each name, but `{name}` and its place have two"),
         );
     }
     for (one, other) in &limits.overlapping {
@@ -148,7 +148,7 @@ fn finish(
 
 /// Writes a response that all rules share once, at the top.
 fn hoist_response(counters: &mut [Counter], draft: &mut Draft) {
-    // The default.
+    // 429 is the default.
     let default = json!({"status": 429});
     let first = counters.first().and_then(|counter| counter.response.clone());
     let is_shared = counters.iter().all(|counter| counter.response == first);

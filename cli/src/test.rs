@@ -28,7 +28,7 @@ pub fn run(args: &Args) -> Result<ExitCode> {
 fn run_once(args: &Args) -> Result<ExitCode> {
     let files = test_files(&args.files)?;
     if files.is_empty() {
-        bail!("no file `*.test.yaml` is here: name a file, or a folder that has one");
+        bail!("found no `*.test.yaml` here: name a file, or a folder that has one");
     }
     let (mut reports, mut unreadable) = (Vec::new(), Vec::new());
     for file in &files {
@@ -76,8 +76,7 @@ pub fn file_report(path: &Path) -> Result<FileReport> {
     read.run(&json, &document_file, &document_name, &mut |_| {})
 }
 
-/// The test files among these files and in these folders; those of the present folder if none is
-/// named.
+/// These test files and those in these folders; by default those in the current folder.
 fn test_files(named: &[PathBuf]) -> Result<Vec<PathBuf>> {
     let here = [PathBuf::from(".")];
     let named = if named.is_empty() { &here[..] } else { named };
@@ -87,7 +86,7 @@ fn test_files(named: &[PathBuf]) -> Result<Vec<PathBuf>> {
             let mut found = Vec::new();
             collect(path, &mut found)?;
             found.sort();
-            // `./limits.test.yaml` is nobody's name for it.
+            // Without `./`, as people name the files.
             let shown = |path: PathBuf| path.strip_prefix(".").map(Path::to_owned).unwrap_or(path);
             files.extend(found.into_iter().map(shown));
         } else {
@@ -99,7 +98,7 @@ fn test_files(named: &[PathBuf]) -> Result<Vec<PathBuf>> {
     Ok(files)
 }
 
-/// The test files in a folder and those below, but for hidden folders.
+/// The test files in and below a folder, except in hidden folders.
 fn collect(folder: &Path, found: &mut Vec<PathBuf>) -> Result<()> {
     let unreadable = |error| miette!("cannot read `{}`: {error}", folder.display());
     for entry in fs::read_dir(folder).map_err(unreadable)? {

@@ -87,7 +87,7 @@ fn policy(style: &str, script: &str) -> String {
     )
 }
 
-/// What the page unpacks: the texts as JSON, after the JSON's length in four bytes, then the module.
+/// What the page unpacks: the texts as JSON, after its length in four bytes, then the module.
 fn data(module: &[u8]) -> Result<String> {
     // The log is for whoever has none at hand.
     let texts = json!({"recipes": recipes()?, "log": read("examples/access.log")?}).to_string();

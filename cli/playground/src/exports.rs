@@ -3,7 +3,7 @@
 
 use std::mem::forget;
 
-/// Room for so many bytes.
+/// Allocates this number of bytes.
 #[unsafe(no_mangle)]
 pub extern "C" fn allocate(length: u32) -> *mut u8 {
     let mut buffer = vec![0u8; length as usize].into_boxed_slice();
@@ -12,20 +12,20 @@ pub extern "C" fn allocate(length: u32) -> *mut u8 {
     address
 }
 
-/// Gives back the room of so many bytes.
+/// Frees a buffer of this length.
 ///
 /// # Safety
 /// `address` and `length` are those of one call of [`allocate`], or of the result of [`answer`],
-/// and are given back once.
+/// and are released once.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn release(address: *mut u8, length: u32) {
     let buffer = std::ptr::slice_from_raw_parts_mut(address, length as usize);
-    // SAFETY: the caller gives back what `allocate` or `answer` made, a boxed slice of this length.
+    // SAFETY: the caller releases what `allocate` or `answer` made, a boxed slice of this length.
     drop(unsafe { Box::from_raw(buffer) });
 }
 
-/// Answers the question in these bytes: the answer's address in the upper 32 bits, its length in
-/// the lower ones.
+/// Answers the question in these bytes. Returns the answer's address in the upper 32 bits, and its
+/// length in the lower ones.
 ///
 /// # Safety
 /// `address` and `length` are those of one call of [`allocate`].

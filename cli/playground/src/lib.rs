@@ -38,7 +38,7 @@ enum Question {
     Traffic(traffic::Traffic),
     /// What `diana explain` shows of a request.
     Explain(Explained),
-    /// What a log's requests would meet.
+    /// What the limits would do with the requests of a log.
     Replay { document: String, log: String },
 }
 

@@ -10,7 +10,7 @@ use miette::{Result, bail, miette};
 use serde::{Deserialize, Serialize};
 use std::rc::Rc;
 
-/// What the sliders say.
+/// The settings of the page's sliders.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Traffic {
@@ -18,7 +18,7 @@ pub struct Traffic {
     pub document: String,
     method: String,
     url: String,
-    /// The header in which clients differ; without one, each has its own address.
+    /// The header that distinguishes clients; without one, each has its own address.
     header: Option<String>,
     clients: u32,
     /// Requests of each client a second.

@@ -207,7 +207,7 @@ pub fn add(
     name: &str,
     condition: serde_json::Value,
 ) -> Result<(), String> {
-    let twice = |name: &str| Err(format!("two conditions on `{name}` are one too many for a limit"));
+    let twice = |name: &str| Err(format!("a limit can have only one condition on `{name}`"));
     if name.is_empty() {
         return match conditions.get(kind) {
             Some(known) if *known != condition => twice(kind),
@@ -258,7 +258,7 @@ fn header(matcher: &Value, is_opposite: bool) -> Result<Condition, String> {
         (Some(text), _) => Some(string(text)?),
         (None, Some((kind, value))) => Some(pattern(kind, value, false)?),
         (None, None) if matcher.field("range_match").is_some() => {
-            return Err(format!("a condition on `{name}` compares no range of numbers"));
+            return Err(format!("a condition on `{name}` cannot compare a range of numbers"));
         }
         (None, None) => None,
     };
@@ -284,7 +284,7 @@ fn header(matcher: &Value, is_opposite: bool) -> Result<Condition, String> {
     match name.as_str() {
         ":method" => listed("methods", condition),
         ":authority" | "host" => listed("hosts", condition),
-        ":path" => Err("a condition cannot read the path: it belongs into `url`".into()),
+        ":path" => Err("a condition cannot read the path: it belongs in `url`".into()),
         name if name.starts_with(':') || name.is_empty() => Err(format!("a condition cannot read `{name}`")),
         _ => Ok(Condition { kind: "headers", name, condition, why }),
     }
@@ -392,7 +392,7 @@ impl Read {
         let networks = |values: &[&str]| -> Result<Vec<String>, String> {
             let network = |value: &&str| Network::parse(value).map(|network| network.text());
             let networks: Option<Vec<String>> = values.iter().map(network).collect();
-            networks.ok_or_else(|| "the value is no address and no network".into())
+            networks.ok_or_else(|| "the value is neither an address nor a network".into())
         };
         let listed = |items: serde_json::Value| if is_not { json!({"not": items}) } else { items };
         let named = || match (values, is_not) {
@@ -521,7 +521,7 @@ fn action(action: &Value) -> Result<(Entry, Option<String>), String> {
                 body.field(field)
                     .map_or(Some(most), whole)
                     .filter(|length| *length <= most)
-                    .ok_or_else(|| format!("`{field}` is no length of a prefix"))
+                    .ok_or_else(|| format!("`{field}` is not a prefix length"))
             };
             let lengths = (length("v4_prefix_mask_len", 32)?, length("v6_prefix_mask_len", 128)?);
             read("masked_remote_address".into(), Read::Network(lengths.0, lengths.1))
@@ -570,7 +570,7 @@ fn action(action: &Value) -> Result<(Entry, Option<String>), String> {
             let expects = body.field("expect_match").and_then(Value::flag).unwrap_or(true);
             let matchers = body.field("headers").map_or(&[][..], Value::items);
             if !expects && matchers.len() > 1 {
-                return Err("the opposite of several conditions is none of a limit".into());
+                return Err("a limit cannot negate several conditions together".into());
             }
             let (mut conditions, mut why) = (Object::new(), None);
             for matcher in matchers {
@@ -583,7 +583,7 @@ fn action(action: &Value) -> Result<(Entry, Option<String>), String> {
                 text("descriptor_value").ok_or("`query_parameter_value_match` has no `descriptor_value`")?;
             let matchers = body.field("query_parameters").map_or(&[][..], Value::items);
             if body.field("expect_match").and_then(Value::flag) == Some(false) {
-                return Err("the opposite of a condition on the query has no counterpart here".into());
+                return Err("a negated condition on the query has no counterpart here".into());
             }
             let mut conditions = Object::new();
             for matcher in matchers {

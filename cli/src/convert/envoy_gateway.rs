@@ -1,7 +1,7 @@
 //! From `BackendTrafficPolicy` of Envoy Gateway.
 //!
-//! Each route that a policy targets has buckets of its own: a route of Envoy, which is a match of a
-//! rule of an `HTTPRoute` and a host. Its name is an attribute, so a rule counts it as an actor.
+//! Each route of Envoy that a policy targets, one for each match of an `HTTPRoute` and host, has its
+//! own buckets. The route's name is an attribute, so a rule counts it as an actor.
 
 use super::address::Network;
 use super::draft::{Draft, Limit, Object, Rule, object};
@@ -252,12 +252,12 @@ impl Policy<'_> {
                 match Rate::new(requests, ms) {
                     Some(rate) => {
                         if !rate.is_exact {
-                            why.push("a unit has at most seven days: the distance of two tokens is rounded up to a millisecond".into());
+                            why.push("a unit has at most seven days: the time between two tokens is rounded up to a millisecond".into());
                         }
                         json!({"rpu": rate.rpu, "unit": rate.unit(), "burst": requests})
                     }
                     None => {
-                        notes.lost(spot, format!("a bucket gets at least one token in seven days, not {requests} in {days} days"));
+                        notes.lost(spot, format!("a bucket needs at least one token in seven days, not {requests} in {days} days"));
                         return Ok(());
                     }
                 }
@@ -365,7 +365,7 @@ impl Policy<'_> {
             let range = requests.map_or(&limit.range, |requests| &requests.range);
             return Err(self.input.wrong(
                 range,
-                "`requests` is no number of requests",
+                "`requests` is not a number of requests",
                 "a whole number up to 1000000000",
             ));
         };
@@ -503,14 +503,14 @@ impl Selected {
                 self.both("methods", "", json!(names))
             }
             (1, [only]) => self.both("methods", "", json!({"not": [only]})),
-            _ => Err("one of several inverted methods always fits".into()),
+            _ => Err("several inverted methods match every request".into()),
         }
     }
 
     fn path(&mut self, value: &Value) -> Result<(), String> {
         let text = value.get("value").and_then(scalar).unwrap_or_else(|| "/".into());
         if value.get("invert").and_then(Value::flag) == Some(true) {
-            return Err("a url is a path, not all but one".into());
+            return Err("a url cannot match all paths but one".into());
         }
         let literal = text.replace('*', "%2A").replace('{', "%7B").replace('}', "%7D");
         self.url = places::url(match value.get("type").and_then(scalar).as_deref() {
@@ -526,7 +526,7 @@ impl Selected {
 
     fn source(&mut self, value: &Value) -> Result<(), String> {
         let text = value.get("value").and_then(scalar).unwrap_or_default();
-        let network = Network::parse(&text).ok_or_else(|| format!("`{text}` is no network"))?;
+        let network = Network::parse(&text).ok_or_else(|| format!("`{text}` is not a network"))?;
         if value.get("type").and_then(scalar).as_deref() == Some("Distinct") {
             self.actors.push("ip".into());
             if text.contains(':') {

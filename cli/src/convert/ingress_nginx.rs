@@ -69,7 +69,7 @@ fn config_map(value: &Value, input: &Input, status: &mut Statuses, notes: &mut N
         let parsed = || {
             let code = scalar(&entry.value).and_then(|code| code.parse::<u64>().ok());
             let code = code.filter(|code| (400..=599).contains(code));
-            code.ok_or_else(|| input.wrong(&entry.value.range, "this is no status", "400 to 599"))
+            code.ok_or_else(|| input.wrong(&entry.value.range, "this is not a status", "400 to 599"))
         };
         match entry.key.as_str() {
             "limit-req-status-code" => {
@@ -115,7 +115,7 @@ fn rules(
         let number = scalar(&entry.value).and_then(|text| text.trim().parse::<u64>().ok());
         let number = number.filter(|number| *number <= 1_000_000);
         number.ok_or_else(|| {
-            input.wrong(&entry.value.range, "this is no whole number", "a number up to 1000000, in quotes")
+            input.wrong(&entry.value.range, "this is not a whole number", "a number up to 1000000, in quotes")
         })
     };
     let mut burst = MULTIPLIER;
@@ -138,7 +138,7 @@ fn rules(
                 None => {
                     return Err(input.wrong(
                         &entry.value.range,
-                        &format!("`{part}` is no network"),
+                        &format!("`{part}` is not a network"),
                         "networks such as `10.0.0.0/8`, with commas between them",
                     ));
                 }

@@ -695,7 +695,7 @@ fn windows(plugin: &Plugin, config: &Value, input: &Input, notes: &mut Notes) ->
     let number = |value: &Value| {
         let number = whole(value).filter(|number| (1..=999_999_999_999_999).contains(number));
         number.ok_or_else(|| {
-            input.wrong(&value.range, "this is no number of requests", "a whole number of at least 1")
+            input.wrong(&value.range, "this is not a number of requests", "a whole number of at least 1")
         })
     };
     let mut windows = Vec::new();
@@ -762,7 +762,7 @@ fn windows(plugin: &Plugin, config: &Value, input: &Input, notes: &mut Notes) ->
             false => (
                 "SW",
                 Some(
-                    "Kong weighs the window before by its rest, Diana counts by slices of the window"
+                    "Kong weights the previous window by its overlap; Diana counts in slices of the window"
                         .to_owned(),
                 ),
             ),

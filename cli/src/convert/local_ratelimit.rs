@@ -361,7 +361,7 @@ impl Buckets<'_> {
         let enabled = match is_set(&enabled) {
             Some(part) => part,
             None => {
-                self.notes.lost(&enabled_at, "this is no part of requests: the rules count all of them");
+                self.notes.lost(&enabled_at, "this is not a percentage: the rules count all of them");
                 100.0
             }
         };
@@ -373,12 +373,12 @@ impl Buckets<'_> {
         let enforced = match is_set(&enforced) {
             Some(part) => part,
             None => {
-                self.notes.lost(&enforced_at, "this is no part of requests: the rules refuse all of them");
+                self.notes.lost(&enforced_at, "this is not a percentage: the rules refuse all of them");
                 100.0
             }
         };
         if enabled < 100.0 {
-            let why = "Envoy draws the requests that it counts, Diana counts all and refuses for a part of the actors";
+            let why = "Envoy samples the requests that it counts; Diana counts all, and enforces for a part of the actors";
             self.notes.changed(&enabled_at, format!("enforce: {enabled}%"), why);
         } else {
             self.notes.kept(&enabled_at, "rules that count all requests");
@@ -390,8 +390,7 @@ impl Buckets<'_> {
         } else if part < 100.0 {
             let part = (part * 100.0).round() / 100.0;
             if enforced < 100.0 {
-                let why =
-                    "Envoy draws the requests that it refuses, Diana the actors, which are always the same";
+                let why = "Envoy samples the requests that it refuses, Diana the actors, which stay the same";
                 self.notes.changed(&enforced_at, format!("enforce: {part}%"), why);
             }
             keys.insert("enforce".into(), json!(format!("{part}%")));
@@ -451,7 +450,7 @@ impl Buckets<'_> {
         }
         let spot = input.spot_as(&bucket.value.range, "descriptors");
         let values: Vec<Option<String>> = bucket.entries.iter().map(|(_, value)| value.clone()).collect();
-        // A descriptor with the values themselves wins over one with any value.
+        // A descriptor with specific values wins over one with any value.
         let mut excluded: Vec<Vec<String>> = vec![Vec::new(); values.len()];
         for other in all {
             let mut differing = Vec::new();
@@ -609,7 +608,7 @@ impl Buckets<'_> {
                 Some(number) => Ok(number),
                 None => Err(input.wrong(
                     &value.range,
-                    &format!("`{field}` is no number of tokens"),
+                    &format!("`{field}` is not a number of tokens"),
                     "a whole number up to 4294967295",
                 )),
             },
@@ -634,7 +633,7 @@ impl Buckets<'_> {
         let Some(ms) = ms else {
             return Err(input.wrong(
                 &interval.range,
-                "this is no interval",
+                "this is not an interval",
                 "a span in seconds, such as `60s` or `0.5s`",
             ));
         };
@@ -656,12 +655,12 @@ impl Buckets<'_> {
         match Rate::new(fill, ms) {
             Some(rate) => {
                 if !rate.is_exact {
-                    self.notes.changed(&spot, format!("rpu: 1, unit: {}", super::rate::unit(rate.unit_ms)), "a unit has at most seven days, so the distance of two tokens is rounded up to a millisecond");
+                    self.notes.changed(&spot, format!("rpu: 1, unit: {}", super::rate::unit(rate.unit_ms)), "a unit has at most seven days, so the time between two tokens is rounded up to a millisecond");
                 }
                 Ok(Some(object(json!({"rpu": rate.rpu, "unit": rate.unit(), "burst": most}))))
             }
             None => {
-                self.notes.lost(&spot, "a bucket gets at least one token in seven days");
+                self.notes.lost(&spot, "a bucket needs at least one token in seven days");
                 Ok(None)
             }
         }

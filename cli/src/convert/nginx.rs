@@ -181,7 +181,7 @@ fn zones(lines: &[Line]) -> Result<BTreeMap<(bool, String), Zone>> {
             (false, Some((word, rate))) => Some(self::rate(rate).ok_or_else(|| {
                 line.wrong(
                     Some(word),
-                    "this is no rate",
+                    "this is not a rate",
                     "a whole number of requests, such as `10r/s` or `30r/m`",
                 )
             })?),
@@ -471,7 +471,7 @@ impl Conversion<'_> {
         let word = line.arguments().first();
         let status =
             word.and_then(|word| word.text.parse::<u64>().ok()).filter(|status| (400..=599).contains(status));
-        let status = status.ok_or_else(|| line.wrong(word, "this is no status", "400 to 599"))?;
+        let status = status.ok_or_else(|| line.wrong(word, "this is not a status", "400 to 599"))?;
         self.notes.kept(&line.spot(), format!("response: {{status: {status}}}"));
         Ok(status)
     }
@@ -491,7 +491,7 @@ impl Conversion<'_> {
                 Ok(number) if number <= 999_999_999 => Ok(number),
                 _ => Err(line.wrong(
                     Some(word),
-                    "this is no number of requests",
+                    "this is not a number of requests",
                     "a whole number up to 999999999",
                 )),
             };
@@ -500,7 +500,7 @@ impl Conversion<'_> {
                 ("burst", burst) => found.burst = number(burst)?,
                 ("delay", delay) => found.early = Early::WaitsBeyond(number(delay)?),
                 ("nodelay", "") => found.early = Early::Passes,
-                _ => return Err(line.wrong(Some(word), "this is no argument of `limit_req`", expected)),
+                _ => return Err(line.wrong(Some(word), "this is not an argument of `limit_req`", expected)),
             }
         }
         match self.zones.contains_key(&(false, found.zone.clone())) {
@@ -519,8 +519,8 @@ impl Conversion<'_> {
             return Err(line.wrong(None, "`limit_conn` has two arguments", expected));
         };
         let most = number.text.parse::<u64>().ok().filter(|most| (1..=65_535).contains(most));
-        let most =
-            most.ok_or_else(|| line.wrong(Some(number), "this is no number of connections", "1 to 65535"))?;
+        let most = most
+            .ok_or_else(|| line.wrong(Some(number), "this is not a number of connections", "1 to 65535"))?;
         Ok(Use {
             line: index,
             is_connections: true,
@@ -761,8 +761,8 @@ impl Conversion<'_> {
                 self.notes.lost(
                     &zone.spot,
                     format!(
-                        "nginx counts all locations of the zone `{name}` together, but they use it with different numbers, which \
-                         are rules that count apart"
+                        "nginx counts all locations of the zone `{name}` together, but with different numbers, \
+                         which are separate rules here"
                     ),
                 );
             }

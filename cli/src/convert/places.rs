@@ -1,8 +1,8 @@
 //! Places of a source, of which the most specific one decides alone, as limits, of which all that
 //! match apply.
 //!
-//! A place lacks a rule that a more general place has: then it is *cut*, and a limit at this place
-//! is `exclusive`. All rules of such a place name its url themselves.
+//! A place that lacks a rule of a more general place is *cut*: a limit there is `exclusive`, and all
+//! rules of the place name its url themselves.
 
 use super::draft::{Limit, Object, Rule};
 use super::notes::Spot;
@@ -63,8 +63,8 @@ impl Located<'_> {
         !is_same && self.pattern.contains(&other.pattern) && has_all()
     }
 
-    /// How specific a limit at this place is that has further conditions: an exclusive limit
-    /// switches off those of a lower rank.
+    /// How specific a limit at this place with further conditions is: an exclusive limit switches
+    /// off those of a lower rank.
     fn rank(&self, further: &Object) -> (Specificity, usize) {
         let own = &self.place.conditions;
         let kinds: BTreeSet<&String> = own.keys().chain(further.keys()).collect();

@@ -18,8 +18,8 @@ pub struct Rate {
 }
 
 impl Rate {
-    /// `tokens` in so many milliseconds, with a unit of at most seven days. `None` if there is no
-    /// such rate, or if it would be slower than one in seven days.
+    /// `tokens` per this number of milliseconds, with a unit of at most seven days. `None` if there
+    /// is no such rate, or if it is slower than one token in seven days.
     #[must_use]
     pub fn new(tokens: u64, interval_ms: u64) -> Option<Rate> {
         if interval_ms == 0 {

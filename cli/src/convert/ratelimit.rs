@@ -332,7 +332,7 @@ impl Conversion<'_> {
             let range = requests.map_or(&limit.range, |requests| &requests.range);
             return Err(input.wrong(
                 range,
-                "this is no number of requests",
+                "this is not a number of requests",
                 "a whole number up to 4294967295",
             ));
         };
@@ -375,7 +375,7 @@ fn walk<'a>(node: &'a Value, descriptor: &Descriptor, path: &mut Leaf<'a>, leave
         let own = value(child);
         let (is_taken, excluded) = match (&entry.value, &own) {
             (EntryValue::Fixed(fixed, _), Some(own)) => (own == fixed, Vec::new()),
-            // The value itself wins over any value.
+            // A specific value wins over any value.
             (EntryValue::Fixed(fixed, _), None) => (!values.contains(fixed), Vec::new()),
             (EntryValue::Read(_), Some(_)) => (true, Vec::new()),
             (EntryValue::Read(_), None) => (true, values.clone()),

@@ -5,14 +5,14 @@ use super::draft::{Object, object};
 use super::rate::{span, unit};
 use serde_json::json;
 
-/// What a request does that comes early.
+/// What happens to a request that comes early.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Early {
     /// It passes at once: `nodelay`.
     Passes,
     /// It waits for its turn.
     Waits,
-    /// It passes at once if at most so many have come early, and else waits: `delay=`.
+    /// It passes at once while at most this number have come early, else it waits: `delay=`.
     WaitsBeyond(u64),
 }
 
@@ -25,7 +25,7 @@ pub struct Requests {
     pub unit_ms: u64,
     /// How many requests may come early.
     pub burst: u64,
-    /// What these do.
+    /// What happens to these.
     pub early: Early,
 }
 
@@ -33,7 +33,7 @@ pub struct Requests {
 const LONGEST_WAIT_MS: u64 = 3_600_000;
 
 impl Requests {
-    /// The keys of the rule, and why it admits less, if it does.
+    /// The keys of the rule, and the reason if it admits less than nginx.
     ///
     /// The formula of nginx is that of a bucket of `burst + 1` tokens: docs/migrate/nginx.md.
     #[must_use]

@@ -170,7 +170,7 @@ pub fn render(view: &TicketView) -> String {
     let why = match view.reason {
         "quota" => format!("refused by the quota of {rule}"),
         "penalty" => format!("refused by the penalty of {rule}"),
-        "fallback" => format!("refused by what is a gateway's part without the store, of {rule}"),
+        "fallback" => format!("refused by the gateway's own share, without the store, of {rule}"),
         "store_down" => format!("refused while the store was down, by `on_error: deny` of {rule}"),
         "missing" => format!("refused without the actor, by `missing: deny` of {rule}"),
         _ => "refused by the deny list".into(),

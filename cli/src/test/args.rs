@@ -6,8 +6,8 @@ use std::path::PathBuf;
 /// The arguments of `diana test`.
 #[derive(Clone, Debug, clap::Args)]
 pub struct Args {
-    /// Test files, or folders in which to find `*.test.yaml` and `*.test.json`. The default is the
-    /// present folder
+    /// Test files, or folders with `*.test.yaml` or `*.test.json`. The default is the current
+    /// folder
     pub files: Vec<PathBuf>,
     /// Write the results to this file as JUnit XML, too
     #[arg(long, value_name = "FILE")]
@@ -15,8 +15,8 @@ pub struct Args {
     /// Print the results in the Test Anything Protocol
     #[arg(long, conflicts_with = "format")]
     pub tap: bool,
-    /// Exit with code 1 if a rule was never refused, delayed, marked or without its store, though it
-    /// can be
+    /// Exit with code 1 if a rule never refused, delayed, marked or ran without its store, though it
+    /// could
     #[arg(long)]
     pub require_coverage: bool,
     /// Run again whenever a test file or its document changes

@@ -416,11 +416,11 @@ fn files_that_cannot_be_read_show_the_place() {
     };
     for (from, text, expected) in [
         (SourceKind::Nginx, String::new(), "no `limit_req`"),
-        (SourceKind::Nginx, "limit_req_zone $a zone=x:1m rate=-1r/s;".into(), "this is no rate"),
+        (SourceKind::Nginx, "limit_req_zone $a zone=x:1m rate=-1r/s;".into(), "this is not a rate"),
         (
             SourceKind::Nginx,
             "limit_req_zone $a zone=x:1m rate=99999999999999999999r/s;".into(),
-            "this is no rate",
+            "this is not a rate",
         ),
         (SourceKind::Nginx, "limit_req_zone;".into(), "the zone has no key"),
         (
@@ -433,12 +433,20 @@ fn files_that_cannot_be_read_show_the_place() {
         (SourceKind::EnvoyLocal, "[1, 2]".into(), "no `LocalRateLimit`"),
         (SourceKind::EnvoyLocal, "a: [".into(), "not valid YAML"),
         (SourceKind::EnvoyLocal, local("{max_tokens: 1}"), "`fill_interval` is missing"),
-        (SourceKind::EnvoyLocal, local("{max_tokens: -1, fill_interval: 1s}"), "`max_tokens` is no number"),
-        (SourceKind::EnvoyLocal, local("{max_tokens: 1, fill_interval: 1 fortnight}"), "this is no interval"),
+        (
+            SourceKind::EnvoyLocal,
+            local("{max_tokens: -1, fill_interval: 1s}"),
+            "`max_tokens` is not a number",
+        ),
+        (
+            SourceKind::EnvoyLocal,
+            local("{max_tokens: 1, fill_interval: 1 fortnight}"),
+            "this is not an interval",
+        ),
         (
             SourceKind::EnvoyLocal,
             local("{max_tokens: 1, fill_interval: 99999999999999999999s}"),
-            "this is no interval",
+            "this is not an interval",
         ),
         (SourceKind::EnvoyLocal, local("7"), "`max_tokens` is missing"),
         (SourceKind::EnvoyRatelimit, ROUTES.into(), "no file has the limits of the service"),

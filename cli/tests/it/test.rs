@@ -67,11 +67,11 @@ response: {jitter: "50%"}
             "expected 1 left of one rule, but `w`, `quiet` checked the request: write `remaining: {NAME: 1}`",
         ),
         ("{expect: {shadow: quiet}}", ""),
-        ("{expect: {shadow: w}}", "expected that `w` would refuse, in shadow; found `quiet`"),
+        ("{expect: {shadow: w}}", "expected that `w` would refuse in shadow, found `quiet`"),
         ("{expect: {over: 50%, request_headers: {X-Budget: low}}}", ""),
         ("{expect: {over: 80%}}", "expected the threshold 80%, found 50%"),
         ("{from: 203.0.113.9, expect: {shadow: null, over: null, retry_after: null}}", ""),
-        ("{expect: {shadow: null}}", "expected that no rule would refuse, in shadow; found `quiet`"),
+        ("{expect: {shadow: null}}", "expected that no rule would refuse in shadow, found `quiet`"),
         ("{expect: {over: null}}", "expected the threshold none, found 50%"),
         (
             "{expect: {request_headers: {x-budget: null}}}",

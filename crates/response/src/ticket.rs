@@ -8,11 +8,10 @@
 //! | 16 | the tag: the first half of HMAC-SHA-256 (RFC 2104) of the record |
 //! | 62 | the record, XOR the blocks HMAC-SHA-256 of the tag and the block's number, by another key |
 //!
-//! The tag is also the nonce, as in SIV (RFC 5297). Workers share no counter, and the random
-//! numbers of some gateways are weak, so a nonce of its own might repeat, which would reveal the
-//! record. Here equal tickets only mean equal records. Over the HMAC of the access log's hashes, the
-//! cipher takes 0.8 kB of the filter; `ascon-aead` took 1.1 kB, and needs a nonce of 16 bytes in
-//! each ticket.
+//! The tag is also the nonce, as in SIV (RFC 5297). Workers share no counter, and some gateways have
+//! weak random numbers, so a separate nonce might repeat and reveal the record. Here, equal tickets
+//! only mean equal records. The access log's hashes already need HMAC, so this cipher adds 0.8 kB to
+//! the filter; `ascon-aead` added 1.1 kB, and needs 16 bytes for a nonce in each ticket.
 
 use super::wait;
 use diana_base::narrowed;
@@ -33,7 +32,7 @@ const ALPHABET: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwx
 const VERSION: u8 = 1;
 /// Of six bytes.
 const MOST: u64 = (1 << 48) - 1;
-/// The wait of a refusal that no wait ends.
+/// Stands for a wait that does not help.
 const NEVER: u64 = MOST;
 
 /// The key of tickets.
@@ -57,10 +56,10 @@ pub struct TicketKey {
 }
 
 impl TicketKey {
-    /// The key that a secret gives. A secret has at least 128 random bits.
+    /// Derives the keys from a secret of at least 128 random bits.
     #[must_use]
     pub fn new(secret: &str) -> TicketKey {
-        // Each use has a key of its own.
+        // One key for each use.
         let secret = HMAC::new(secret.as_bytes());
         let key = |label: &[u8]| HMAC::new(&mac(&secret, &[label])[..]);
         TicketKey {
@@ -127,14 +126,14 @@ impl fmt::Debug for TicketKey {
     }
 }
 
-/// Why a ticket is not read.
+/// Why a ticket cannot be read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TicketError {
     /// It has another number of characters.
     Length,
     /// It has a character that no ticket has.
     Alphabet,
-    /// This key has not sealed it: another one has, or it was changed.
+    /// Another key has sealed it, or it was changed.
     Key,
     /// A later version has sealed it.
     Version,
@@ -145,7 +144,7 @@ impl fmt::Display for TicketError {
         f.write_str(match self {
             TicketError::Length => "a ticket has 104 characters",
             TicketError::Alphabet => "a ticket has only letters, digits, `-` and `_`",
-            TicketError::Key => "no key opens it: it is from a gateway with another key, or was changed",
+            TicketError::Key => "no key decrypts it: another key made it, or it was changed",
             TicketError::Version => "it is from a later version of Diana",
         })
     }
@@ -160,7 +159,7 @@ pub enum TicketReason {
     Quota,
     /// The penalty of a rule.
     Penalty,
-    /// The quota by which a gateway counted alone, because the rule's store was down.
+    /// The gateway's own share of a quota, because the rule's store was down.
     Fallback,
     /// A rule with `on_error: deny`, because its store was down.
     StoreDown,

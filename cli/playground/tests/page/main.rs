@@ -1,5 +1,5 @@
-//! The page of the playground in a real Chromium: `cargo xtask playground` builds the page, installs
-//! what the tests need and runs them. `UPDATE=1` retakes the pictures of the documents.
+//! The page of the playground in a real Chromium: `cargo xtask playground` builds the page,
+//! installs what the tests need and runs them. `UPDATE=1` retakes the pictures of the documents.
 #![allow(
     clippy::arithmetic_side_effects,
     clippy::expect_used,

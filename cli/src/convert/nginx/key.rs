@@ -5,7 +5,7 @@ use crate::convert::draft::Object;
 use crate::source::nginx::Directive;
 use serde_json::{Value, json};
 
-/// How many blocks set a variable by another one, at most.
+/// The longest chain of blocks that set variables by one another.
 const MAX_DEPTH: usize = 3;
 
 /// A part of a key.
@@ -129,7 +129,7 @@ impl<'a> Reader<'a> {
 
     fn of(&self, key: &str, depth: usize) -> Result<Vec<Variant>, String> {
         if depth > MAX_DEPTH {
-            return Err("the key is set by more than three blocks, one by another".into());
+            return Err("the key depends on a chain of more than three blocks".into());
         }
         let names = variables(key);
         let blocks = names.iter().filter(|name| self.block(name).is_some()).count();
@@ -166,7 +166,7 @@ impl<'a> Reader<'a> {
             for mut variant in self.of(result, depth.saturating_add(1))? {
                 for (key, condition) in &conditions {
                     if variant.conditions.contains_key(key) {
-                        return Err(format!("two blocks of this key both ask for `{key}`"));
+                        return Err(format!("two blocks of this key both test `{key}`"));
                     }
                     variant.conditions.insert(key.clone(), condition.clone());
                 }
@@ -183,7 +183,7 @@ impl<'a> Reader<'a> {
         let read = |block: &'b Block<'a>| -> Result<Vec<(Network, &'b str)>, String> {
             let network = |case: &'b Case<'a>| match Network::parse(case.pattern) {
                 Some(network) => Ok((network, case.result)),
-                None => Err(format!("`{}` is no network", case.pattern)),
+                None => Err(format!("`{}` is not a network", case.pattern)),
             };
             block.cases.iter().map(network).collect()
         };

@@ -67,7 +67,7 @@ fn every_reason_has_words() {
     let plain = |reason| TicketRecord { reason, ..refusal() };
     for (record, expected) in [
         (plain(TicketReason::Penalty), "refused by the penalty of per-user  limits[0].rules[0] on /\n"),
-        (plain(TicketReason::Fallback), "refused by what is a gateway's part without the store, of per-user"),
+        (plain(TicketReason::Fallback), "refused by the gateway's own share, without the store, of per-user"),
         (plain(TicketReason::StoreDown), "refused while the store was down, by `on_error: deny` of per-user"),
         (plain(TicketReason::NoActor), "refused without the actor, by `missing: deny` of per-user"),
         (TicketRecord::new(TicketReason::DenyList), "1970-01-01T00:00:00Z  refused by the deny list\n"),
@@ -102,7 +102,7 @@ fn what_is_no_ticket_of_these_keys_is_refused_without_details() {
     let forged = if forged == ticket { format!("{}B", &ticket[..103]) } else { forged };
     let other = TicketKey::new("a key of somebody else").seal(&refusal());
     for ticket in [forged, other, "A".repeat(104)] {
-        let why = "--ticket: no key opens it: it is from a gateway with another key, or was changed";
+        let why = "--ticket: no key decrypts it: another key made it, or it was changed";
         assert_eq!(read(DOCUMENT, &ticket, &["--actor", "ann"]).unwrap_err(), why);
     }
     let long = "--ticket: a ticket has 104 characters, found 105";

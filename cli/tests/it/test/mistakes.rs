@@ -60,8 +60,8 @@ fn each_mistake_is_named_with_its_place() {
         (step("{at: 1s, after: 1s}"), "`at` is given already", "4:25"),
         (step("{from: ann}"), "unknown client `ann`", "4:16"),
         (step("{from: []}"), "no client is listed", "4:16"),
-        (step("{from: 10.0.0.0/8}"), "`10.0.0.0/8` is no network", "4:16"),
-        (step("{from: 10.0.0.7/28}"), "`10.0.0.7/28` is no network", "4:16"),
+        (step("{from: 10.0.0.0/8}"), "`10.0.0.0/8` is not a network", "4:16"),
+        (step("{from: 10.0.0.7/28}"), "`10.0.0.7/28` is not a network", "4:16"),
         (step("{gateway: 2}"), "expected a whole number from 1 to 1", "4:19"),
         (step("{url: orders}"), "expected a path such as `/orders`", "4:15"),
         (step("{headers: {a b: c}}"), "expected letters", "4:25"),
@@ -69,7 +69,7 @@ fn each_mistake_is_named_with_its_place() {
         (step("{response: {stauts: 1}}"), "unknown key `stauts`", "4:21"),
         (
             "cases:\n  - {name: a, store: down from x, requests: [{}]}\n".into(),
-            "`x` is no instant of the case",
+            "`x` is not an instant of the case",
             "2:22",
         ),
         (

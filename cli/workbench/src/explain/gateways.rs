@@ -1,8 +1,8 @@
 //! The gateways of a document, on a virtual clock. Each request goes to a worker of its own, so that
 //! every rule checks every request, without a worker's cache.
 //!
-//! All gateways share one store in memory. What one of several gateways counts alone lies in limits
-//! of its own, which have one more url, because a limit's urls are part of its key:
+//! All gateways share one store in memory. To keep the local counts of several gateways apart, each
+//! gateway's limits have an additional url, because a limit's urls are part of its key:
 //!
 //! ```text
 //!   gateway 2 of 3     /api, =/api/gateway-2    rules with `scope: local`
@@ -28,7 +28,7 @@ use std::sync::Arc;
 
 const SEED: [u8; 16] = *b"explained, alone";
 
-/// What a document makes of requests in one gateway, with or without its global store.
+/// A document as one gateway decides by it, with or without its global store.
 pub struct Compiled {
     /// The configuration.
     pub configuration: Configuration,
@@ -60,8 +60,8 @@ impl Compiled {
             document_of(document, gateway, is_store_down, name)
         };
         let value = named(&|place| names.get(&place).cloned());
-        // The names of rules change no id, so the ids in a copy of the document in which each name
-        // states the place are those of the document.
+        // Names do not change ids, so a copy of the document whose rules are named by their places
+        // shows the place of each id.
         let placed = compile(&named(&|(limit, rule)| Some(format!("{limit}-{rule}"))))?;
         let place = |name: &str| {
             let (limit, rule) = name.split_once('-')?;
@@ -76,7 +76,7 @@ impl Compiled {
 /// The names of rules, by the indices of limit and rule.
 type Names = BTreeMap<(usize, usize), String>;
 
-/// One of so many gateways, from 0.
+/// A gateway's index, and the number of gateways.
 #[derive(Clone, Copy, Debug)]
 struct Gateway {
     index: u32,
@@ -143,7 +143,7 @@ fn document_of(
     }
     match document.get("limits") {
         Some(_) => with_replicas(&value, gateway.of),
-        // A short form has no store: there, each gateway counts a global rule alone anyway.
+        // A short form has no store, so each gateway counts a global rule alone anyway.
         None => get(&value, "limits").cloned().unwrap_or(Value::List(Vec::new())),
     }
 }
@@ -156,7 +156,7 @@ fn marked(limit: &Limit, value: &Value, gateway: Gateway) -> Value {
     changed(value, |key| !matches!(key, "url" | "Url"), vec![("url", Value::List(urls))])
 }
 
-/// The document for so many gateways, if the store counts them.
+/// The document for this number of gateways, if the store counts them.
 fn with_replicas(document: &Value, number: u32) -> Value {
     let Some(store) = get(document, "store") else { return document.clone() };
     let Some(redis) = get(store, "redis") else { return document.clone() };
@@ -229,7 +229,7 @@ impl Ord for InFlight {
 }
 
 impl Gateways {
-    /// So many gateways with a valid document, at least one.
+    /// This number of gateways, at least one, with a valid document.
     pub fn new(document: &Document, number: u32) -> Result<Gateways> {
         let of = number.max(1);
         let names = if of == 1 { Names::new() } else { names(document)? };

@@ -178,7 +178,7 @@ fn clients(fields: &mut Fields, request: &Layer, shared: &Shared) -> Option<Vec<
                 None => {
                     is_complete = false;
                     node.fail(format!(
-                        "{} is no network, expected one of up to 65536 addresses, from its first one, such as \
+                        "{} is not a network, expected one of up to 65536 addresses, from its first one, such as \
                          `198.51.100.0/28`",
                         quoted(text)
                     ));

@@ -45,7 +45,7 @@ impl Case {
     }
 }
 
-/// The instant at which a case begins that names none.
+/// The start of a case without `start`.
 const START: &str = "2026-01-01T00:00:00Z";
 
 /// The most gateways of a case.
@@ -136,7 +136,7 @@ fn outage(node: &Node, start: Time) -> Option<[Time; 2]> {
         Some(text) => {
             let instant = moment::parsed(text, start);
             if instant.is_none() {
-                node.fail(format!("{} is no instant of the case, expected {EXPECTED}", quoted(text)));
+                node.fail(format!("{} is not an instant of the case, expected {EXPECTED}", quoted(text)));
             }
             instant
         }

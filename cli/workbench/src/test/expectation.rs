@@ -48,13 +48,13 @@ impl Kind {
 
 /// What a step expects.
 pub enum Expectation {
-    /// So many requests with each outcome, and none with another.
+    /// The number of requests with each outcome; none has any other.
     Counts(BTreeMap<Kind, u32>),
-    /// The same of each request.
+    /// The same for each request.
     Each(Box<Each>),
 }
 
-/// What is expected of a request. Parts that are absent may be anything.
+/// What is expected of a request. Absent parts may have any value.
 #[derive(Default)]
 pub struct Each {
     outcome: Option<Kind>,
@@ -68,7 +68,7 @@ pub struct Each {
     remaining: Vec<(Option<String>, u64)>,
     headers: Vec<(String, Option<String>)>,
     request_headers: Vec<(String, Option<String>)>,
-    /// A text is the whole body; of an object, each member has to be in the body.
+    /// Text is the whole body; an object lists members that the body must have.
     body: Option<Json>,
     /// A rule; `Some(None)`: none.
     shadow: Option<Option<String>>,
@@ -76,7 +76,7 @@ pub struct Each {
     over: Option<Option<u32>>,
 }
 
-/// A part that is not as expected: the key of the expectation, if it is an object, and a sentence.
+/// A part that is not as expected: its key, if the expectation is an object, and a sentence.
 pub struct Difference {
     /// The key; empty for the whole.
     pub key: &'static str,
@@ -97,8 +97,8 @@ pub struct Found<'a> {
 }
 
 impl Expectation {
-    /// Reads what is expected of so many requests. Reports each mistake at its place, and then
-    /// returns `None`.
+    /// Reads what is expected of this number of requests. Reports each mistake at its place, and
+    /// then returns `None`.
     pub fn read(node: &Node, requests: u64) -> Option<Expectation> {
         match node.value() {
             Value::Text(_) => {
@@ -202,7 +202,7 @@ impl Each {
         Some(each)
     }
 
-    /// What of the decision is not as expected.
+    /// The parts of the decision that are not as expected.
     pub fn differences(&self, found: &Found) -> Vec<Difference> {
         let parts: [(&'static str, Vec<String>); 10] = [
             ("outcome", self.outcome_difference(found).into_iter().collect()),
@@ -274,7 +274,7 @@ impl Each {
         };
         let shown = if names.is_empty() { "none".into() } else { quoted(names) };
         let expected = expected.as_ref().map_or("no rule".into(), |name| quoted(name));
-        (!is_met).then(|| format!("expected that {expected} would refuse, in shadow; found {shown}"))
+        (!is_met).then(|| format!("expected that {expected} would refuse in shadow, found {shown}"))
     }
 
     fn over_difference(&self, found: &Found) -> Option<String> {

@@ -17,7 +17,7 @@ use diana_document::{Error, Errors, Node, quoted};
 use miette::{Result, miette};
 use std::path::{Path, PathBuf};
 
-/// The ends of the names of test files.
+/// The suffixes of test files.
 pub const ENDINGS: [&str; 3] = [".test.yaml", ".test.yml", ".test.json"];
 
 /// A test file whose text is YAML or JSON.
@@ -87,7 +87,7 @@ impl TestFile {
         let errors = Errors::default();
         let mut cases = Vec::new();
         if let Some(mut fields) = Node::root(&self.value, &errors).fields() {
-            // Read from the text: it may be a path of another folder.
+            // Read from the text, because its path may be relative to another folder.
             if let Some(node) = fields.take("document") {
                 let _ = node.text();
             }
@@ -143,7 +143,7 @@ fn one(content: &Content) -> Result<Value, SyntaxError> {
     let wrong = |why: &str| SyntaxError { at: 0, why: why.into() };
     match (documents.next(), documents.next()) {
         (Some(mut root), None) => {
-            // No gateway reads the file: numbers may have any size, and fractions.
+            // No gateway reads the file, so numbers may have any size, also fractions.
             resolve(&mut root, Dialect::Kubernetes);
             Ok(root)
         }

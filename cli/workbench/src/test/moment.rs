@@ -36,7 +36,7 @@ pub fn parsed(text: &str, start: Time) -> Option<Time> {
     }
 }
 
-/// A span such as `90s`, or `1h` and so on. Plain numbers are none.
+/// A span such as `90s` or `1h`. Plain numbers are no spans.
 fn span(text: &str) -> Option<Span> {
     let (value, errors) = (Value::Text(text.into()), Errors::default());
     Node::root(&value, &errors).span(Span::ZERO..=Span::from_secs(100 * 366 * 86_400))

@@ -157,7 +157,7 @@ impl Layer {
         incoming.response = self.response.clone().unwrap_or_default();
         if let Some(body) = &self.body {
             incoming.read_body(body.as_bytes(), configuration);
-            // A gateway reads no text of an unknown type.
+            // Without a content type, a gateway does not read the body.
             if !self.is_json && !has_type {
                 incoming.set_body(Body::Unread);
             }
@@ -166,7 +166,7 @@ impl Layer {
     }
 }
 
-/// Stands for a header or an attribute that a later layer removes. No header has this value.
+/// Marks a header or an attribute that a later layer removes. No header can have this value.
 const REMOVED: &str = "\0";
 
 /// Whether a request could have this text at this key. If not, reports the mistake.
