@@ -149,9 +149,7 @@ pub fn build() -> Result<PathBuf> {
     // A short copy is then a loop in the module, and no call of the gateway: a refusal takes 2 %
     // fewer instructions.
     flags.push("'-Ctarget-feature=-bulk-memory'".to_owned());
-    // The paths of this machine's sources are private, and longer than the replacement.
-    let remap = |folder: &PathBuf| format!("'--remap-path-prefix={}/='", folder.display());
-    flags.extend(source_folders()?.iter().map(remap));
+    flags.extend(remapped()?);
     let flags = format!("target.{TARGET}.rustflags=[{}]", flags.join(", "));
     let status = cargo().args(command).args(["--config", &flags]).args(link).status();
     let status = status.context("cannot run `cargo`")?;
@@ -165,6 +163,32 @@ pub fn build() -> Result<PathBuf> {
         place(name, &module::make(&optimised, without, *letter)?)?;
     }
     Ok(target().join(ARTEFACTS[0].name))
+}
+
+/// Flags that hide the paths of this machine's sources, which are private, and longer than the
+/// replacement.
+fn remapped() -> Result<Vec<String>> {
+    let remap = |folder: &PathBuf| format!("'--remap-path-prefix={}/='", folder.display());
+    Ok(source_folders()?.iter().map(remap).collect())
+}
+
+/// Builds the module of the playground, and returns its bytes.
+pub fn playground() -> Result<Vec<u8>> {
+    const PACKAGE: &str = "diana-playground";
+    add_target(TARGET)?;
+    let command = ["rustc", "--quiet", "--profile", "playground", "--lib", "--package", PACKAGE];
+    let kind = ["--target", TARGET, "--crate-type", "cdylib"];
+    let flags = format!("target.{TARGET}.rustflags=[{}]", remapped()?.join(", "));
+    let status = cargo().args(command).args(kind).args(["--config", &flags]).status();
+    if !status.context("cannot run `cargo`")?.success() {
+        bail!(
+            "the playground does not build; repeat it with `cargo {} {}`",
+            command.join(" "),
+            kind.join(" ")
+        );
+    }
+    let file = format!("{}.wasm", PACKAGE.replace('-', "_"));
+    optimise::optimise(&cargo_target()?.join(TARGET).join("playground").join(file))
 }
 
 /// Builds the filter of `examples/embed-in-sdk-filter` as its README does, and returns its path.

@@ -20,7 +20,7 @@ mod lists;
 mod provenance;
 mod source;
 
-use crate::{alerts, programs};
+use crate::{alerts, playground, programs};
 use anyhow::{Context, Result, ensure};
 use folder::{EXECUTABLE, Folder, PLAIN};
 use gateway::filter;
@@ -50,9 +50,10 @@ struct File {
     target: &'static str,
 }
 
-const FILES: [File; 6] = [
+const FILES: [File; 7] = [
     File { place: "diana.wasm", package: ".", target: filter::TARGET },
     File { place: "diana-nginx.wasm", package: ".", target: filter::TARGET },
+    File { place: playground::FILE, package: "cli/playground", target: filter::TARGET },
     File { place: "linux-amd64/libdiana.so", package: "envoy-module", target: "x86_64-unknown-linux-gnu" },
     File { place: "linux-amd64/diana", package: "cli", target: "x86_64-unknown-linux-musl" },
     File { place: "linux-arm64/libdiana.so", package: "envoy-module", target: "aarch64-unknown-linux-gnu" },
@@ -77,6 +78,7 @@ pub fn run(options: &Options) -> Result<()> {
     let name = format!("{version}{commit}{}", if source.is_dirty { ".changed" } else { "" });
     programs::install_fetchers()?;
     filter::build()?;
+    playground::build()?;
     let folder = Folder::create(&target().join("dist").join(format!("diana-{name}")))?;
     for file in &FILES {
         let bytes = match file.target {

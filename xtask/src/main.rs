@@ -21,6 +21,7 @@ mod migrate;
 mod msrv;
 mod mutants;
 mod nginx;
+mod playground;
 mod programs;
 mod report;
 mod same_decisions;
@@ -123,6 +124,14 @@ enum Task {
     /// Run the tests of the report of `diana replay` and of `diana console` in a real Chromium
     Report {
         /// Retake the pictures of the documents, docs/assets/replay-*.png
+        #[arg(long)]
+        update: bool,
+        /// Only tests whose names contain this
+        filter: Option<String>,
+    },
+    /// Build the page of the playground, target/playground.html, and test it in a real Chromium
+    Playground {
+        /// Retake the pictures of the documents, docs/assets/playground-*.png
         #[arg(long)]
         update: bool,
         /// Only tests whose names contain this
@@ -235,6 +244,7 @@ fn run(task: Task) -> Result<()> {
             e2e::run(filter.as_deref(), if native { Shell::Native } else { Shell::Wasm })
         }
         Task::Report { update, filter } => report::run(update, filter.as_deref()),
+        Task::Playground { update, filter } => playground::run(update, filter.as_deref()),
         Task::Soak { minutes } => soak::run(minutes),
         Task::Swarm { arguments } => swarm::run(&arguments),
         Task::Examples => examples::run(),

@@ -34,15 +34,16 @@ pub fn steps(update: bool, filter: Option<&str>) -> Vec<Step> {
         ("the report, in Chromium", "diana-replay", "report"),
         ("the console, in Chromium", "diana-console", "page"),
     ];
-    let step = |(name, package, test): (&'static str, &str, &str)| {
-        let arguments =
-            ["test", "--quiet", "--package", package, "--test", test, "--", "--test-threads", "2"];
-        let mut line = cargo(&arguments);
-        line.args.extend(filter.map(str::to_owned));
-        if update {
-            line.env.push(("UPDATE", "1".to_owned()));
-        }
-        Step::new(name, line).shown()
-    };
-    all.map(step).into()
+    all.map(|(name, package, test)| in_browser(name, package, test, update, filter)).into()
+}
+
+/// A package's test in Chromium.
+pub fn in_browser(name: &'static str, package: &str, test: &str, update: bool, filter: Option<&str>) -> Step {
+    let arguments = ["test", "--quiet", "--package", package, "--test", test, "--", "--test-threads", "2"];
+    let mut line = cargo(&arguments);
+    line.args.extend(filter.map(str::to_owned));
+    if update {
+        line.env.push(("UPDATE", "1".to_owned()));
+    }
+    Step::new(name, line).shown()
 }

@@ -6,8 +6,9 @@ use base64::engine::general_purpose::STANDARD;
 use sha2::{Digest, Sha256};
 
 const PAGE: &str = include_str!("page/page.html");
-const STYLE: &str = include_str!("page/style.css");
-const SCRIPT: &str = include_str!("page/script.js");
+/// What several pages share, then what only the console has.
+const STYLE: &str = concat!(include_str!("../../page/style.css"), include_str!("page/style.css"));
+const SCRIPT: &str = concat!(include_str!("../../page/script.js"), include_str!("page/script.js"));
 
 /// The page and its content security policy.
 pub struct Page {
@@ -19,15 +20,14 @@ pub struct Page {
 
 /// Makes the page.
 pub fn page() -> Page {
-    let style = format!("{}{STYLE}", diana_replay::report::STYLE);
     let hash = |text: &str| STANDARD.encode(Sha256::digest(text));
     let policy = format!(
         "default-src 'none'; connect-src 'self'; img-src data:; script-src 'sha256-{}'; style-src 'sha256-{}'; base-uri 'none'; \
          form-action 'none'; frame-ancestors 'none'; require-trusted-types-for 'script'; trusted-types 'none'",
         hash(SCRIPT),
-        hash(&style)
+        hash(STYLE)
     );
-    Page { html: PAGE.replace("{STYLE}", &style).replace("{SCRIPT}", SCRIPT), policy }
+    Page { html: PAGE.replace("{STYLE}", STYLE).replace("{SCRIPT}", SCRIPT), policy }
 }
 
 #[cfg(test)]

@@ -22,8 +22,6 @@ mod what_if;
 use super::summary::{Summary, by_refusals};
 use maud::{DOCTYPE, html};
 
-pub use head::STYLE;
-
 /// The page.
 ///
 /// ```

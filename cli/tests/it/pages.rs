@@ -48,7 +48,9 @@ fn recipes_of_the_cookbook_do_what_their_pages_say() {
         let page = path.with_extension("md");
         compare(&page, &cookbook);
         let text = fs::read_to_string(&page).unwrap();
-        for expected in [format!("```yaml title={stem}.yaml\n"), format!("$ diana explain {stem}.yaml ")] {
+        let try_it = format!("[Try it](https://diana-limiter.github.io/diana/playground.html#recipe={stem})");
+        let block = format!("```yaml title={stem}.yaml\n");
+        for expected in [block, format!("$ diana explain {stem}.yaml "), try_it] {
             assert!(text.contains(&expected), "{stem}.md has no `{expected}`");
         }
         let link = format!("({stem}.md)");

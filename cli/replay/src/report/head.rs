@@ -8,8 +8,8 @@ use base64::engine::general_purpose::STANDARD;
 use maud::{Markup, PreEscaped, html};
 use sha2::{Digest, Sha256};
 
-/// The style of the page, which the page of `diana console` shares.
-pub const STYLE: &str = include_str!("style.css");
+/// What all pages share, then what only the report has.
+const STYLE: &str = concat!(include_str!("../../../page/style.css"), include_str!("style.css"));
 const SCRIPT: &str = include_str!("script.js");
 
 /// The head.
