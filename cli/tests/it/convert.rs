@@ -374,6 +374,39 @@ descriptors:
     assert_eq!(passing(&local, &["--url", "/x", "--store-down"], 9), 9, "no header, no descriptor");
 }
 
+/// The notes of a fate as text, each with its line.
+fn notes_of(conversion: &Conversion, fate: Fate) -> Vec<String> {
+    let notes = conversion.notes.iter().filter(|note| note.fate == fate);
+    notes.map(|note| format!("{}: {}", note.line, note.why)).collect()
+}
+
+/// The numbers of all rules.
+fn rules_of(document: &Value) -> Vec<Value> {
+    let limits = document["limits"].as_array().unwrap();
+    limits.iter().flat_map(|limit| limit["rules"].as_array().cloned().unwrap_or_default()).collect()
+}
+
+fn has(notes: &[String], start: &str, part: &str) -> bool {
+    notes.iter().any(|note| note.starts_with(start) && note.contains(part))
+}
+
+#[test]
+fn a_plugin_of_a_route_for_all_paths_replaces_the_global_one() {
+    let kong = |second: &str| {
+        format!(
+            "plugins:\n  - {{name: rate-limiting, config: {{minute: 100, policy: local, limit_by: ip}}}}\n\
+             routes:\n  - {{name: r, paths: [/], plugins: [{{name: rate-limiting, config: {{minute: 1, policy: local, limit_by: ip}}}}]}}\n{second}"
+        )
+    };
+    let one = converted(SourceKind::Kong, &[&kong("")]).unwrap();
+    assert_eq!(passing(&one.document, &["--url", "/x"], 9), 1, "{}", one.document);
+    assert_eq!(notes_of(&one, Fate::Lost), Vec::<String>::new());
+    let second = "  - {name: s, paths: [/], plugins: [{name: rate-limiting, config: {minute: 2, policy: local, limit_by: ip}}]}\n";
+    let two = converted(SourceKind::Kong, &[&kong(second)]).unwrap();
+    assert_eq!(passing(&two.document, &["--url", "/x"], 9), 1, "{}", two.document);
+    assert!(has(&notes_of(&two, Fate::Lost), "5: ", "the same url and conditions"), "{}", two.text());
+}
+
 /// The guides' own files, by hand and by the command: the same rules.
 #[test]
 fn the_guides_convert_as_by_hand() {
@@ -464,19 +497,19 @@ fn files_that_cannot_be_read_show_the_place() {
         (
             SourceKind::EnvoyGateway,
             POLICY.replace("RULES", "    local: {rules: [{limit: {requests: -1, unit: Day}}]}"),
-            "no number of requests",
+            "is not a number of requests",
         ),
         (SourceKind::IngressNginx, "kind: Pod".into(), "no `Ingress`"),
         (
             SourceKind::IngressNginx,
             INGRESS.replace("ANNOTATIONS", "    nginx.ingress.kubernetes.io/limit-rps: many"),
-            "no whole number",
+            "this is not a whole number",
         ),
         (SourceKind::Kong, "plugins: []".into(), "no `rate-limiting` plugin"),
         (
             SourceKind::Kong,
             "plugins: [{name: rate-limiting, config: {minute: 0}}]".into(),
-            "no number of requests",
+            "is not a number of requests",
         ),
         (
             SourceKind::Kong,
