@@ -407,6 +407,142 @@ fn a_plugin_of_a_route_for_all_paths_replaces_the_global_one() {
     assert!(has(&notes_of(&two, Fate::Lost), "5: ", "the same url and conditions"), "{}", two.text());
 }
 
+const LOCAL: &str = "
+http_filters:
+  - name: envoy.filters.http.local_ratelimit
+    typed_config:
+      '@type': type.googleapis.com/envoy.extensions.filters.http.local_ratelimit.v3.LocalRateLimit
+      filter_enabled: {default_value: {numerator: 100}}
+      filter_enforced: {default_value: {numerator: 100}}
+      always_consume_default_token_bucket: false
+      token_bucket: {max_tokens: 10, tokens_per_fill: 10, fill_interval: 60s}
+      descriptors:
+        - {entries: [{key: a}], token_bucket: {max_tokens: 2, tokens_per_fill: 2, fill_interval: 60s}}
+        - {entries: [{key: b}], token_bucket: {max_tokens: 3, tokens_per_fill: 3, fill_interval: 60s}}
+route_config:
+  virtual_hosts:
+    - name: all
+      domains: ['*']
+      routes:
+";
+
+#[test]
+fn a_default_bucket_of_envoy_spares_the_descriptors_of_each_route() {
+    let route = |name: &str| {
+        let action = format!("{{request_headers: {{header_name: x-{name}, descriptor_key: {name}}}}}");
+        format!(
+            "        - {{match: {{prefix: /{name}}}, route: {{cluster: c, rate_limits: [{{actions: [{action}]}}]}}}}\n"
+        )
+    };
+    let found =
+        converted(SourceKind::EnvoyLocal, &[&format!("{LOCAL}{}{}", route("a"), route("b"))]).unwrap();
+    let limited = &found.document;
+    assert_eq!(passing(limited, &["--url", "/b/x", "-H", "x-a: 1"], 30), 10, "{limited}");
+    assert_eq!(passing(limited, &["--url", "/b/x", "-H", "x-b: 1"], 30), 3, "{limited}");
+    assert_eq!(passing(limited, &["--url", "/a/x", "-H", "x-b: 1"], 30), 10, "{limited}");
+    assert!(has(&notes_of(&found, Fate::Lost), "9: ", "counts apart"), "{}", found.text());
+    let alone = converted(SourceKind::EnvoyLocal, &[LOCAL]).unwrap();
+    assert_eq!(notes_of(&alone, Fate::Lost), Vec::<String>::new());
+}
+
+/// Routes with the same descriptor share its bucket.
+#[test]
+fn a_bucket_of_envoy_has_one_rule_for_two_routes() {
+    let route = |path: &str| {
+        format!(
+            "        - {{match: {{prefix: {path}}}, route: {{cluster: c, rate_limits: [{{actions: [{{request_headers: {{header_name: x-a, descriptor_key: a}}}}]}}]}}}}\n"
+        )
+    };
+    let found =
+        converted(SourceKind::EnvoyLocal, &[&format!("{LOCAL}{}{}", route("/p"), route("/q"))]).unwrap();
+    let rules = rules_of(&found.document);
+    let of_bucket = rules.iter().filter(|rule| rule["burst"] == json!(2)).count();
+    assert_eq!(of_bucket, 1, "{}", found.document);
+}
+
+const FILTER: &str = "{name: NAME, typed_config: {'@type': type.googleapis.com/envoy.extensions.filters.http.ratelimit.v3.RateLimit, domain: NAME}}";
+const SERVICE: &str = "
+domain: a
+descriptors:
+  - {key: generic_key, value: x, rate_limit: {unit: minute, requests_per_unit: 5}}
+  - {key: generic_key, value: y, rate_limit: {unit: minute, requests_per_unit: 6}}
+";
+
+/// Envoy's configuration with one filter, and these routes.
+fn service_routes(filters: &[&str], routes: &str) -> String {
+    let filters: Vec<String> =
+        filters.iter().map(|name| format!("  - {}\n", FILTER.replace("NAME", name))).collect();
+    format!(
+        "http_filters:\n{}route_config:\n  virtual_hosts:\n    - name: all\n      domains: ['*']\n      routes:\n{routes}",
+        filters.concat()
+    )
+}
+
+#[test]
+fn a_second_filter_of_the_service_is_lost() {
+    let routes = "        - {match: {prefix: /}, route: {rate_limits: [{actions: [{generic_key: {descriptor_value: x}}]}]}}\n";
+    let one = converted(SourceKind::EnvoyRatelimit, &[&service_routes(&["a"], routes), SERVICE]).unwrap();
+    assert_eq!(notes_of(&one, Fate::Lost), Vec::<String>::new());
+    let two =
+        converted(SourceKind::EnvoyRatelimit, &[&service_routes(&["a", "b"], routes), SERVICE]).unwrap();
+    assert!(has(&notes_of(&two, Fate::Lost), "3: ", "only the first"), "{}", two.text());
+}
+
+#[test]
+fn limits_of_the_filter_for_a_route_replace_those_of_the_route() {
+    let of_filter = |key: &str, more: &str| {
+        let routes = format!(
+            "        - match: {{prefix: /}}\n          route: {{rate_limits: [{{actions: [{{generic_key: {{descriptor_value: y}}}}]}}]}}\n          \
+             typed_per_filter_config: {{{key}: {{'@type': type.googleapis.com/envoy.extensions.filters.http.ratelimit.v3.RateLimitPerRoute, \
+             rate_limits: [{{actions: [{{generic_key: {{descriptor_value: x}}}}]}}]{more}}}}}\n"
+        );
+        converted(SourceKind::EnvoyRatelimit, &[&service_routes(&["a"], &routes), SERVICE]).unwrap()
+    };
+    let rpus = |found: &Conversion| -> Vec<Value> {
+        rules_of(&found.document).iter().map(|rule| rule["rpu"].clone()).collect()
+    };
+    let simple = of_filter("a", "");
+    assert_eq!(rpus(&simple), [json!(5)], "{}", simple.document);
+    assert_eq!(notes_of(&simple, Fate::Lost), Vec::<String>::new());
+    for (key, more, rpu) in [
+        ("a", ", domain: b", vec![]),
+        ("a", ", vh_rate_limits: IGNORE", vec![json!(5)]),
+        ("other", "", vec![json!(6)]),
+    ] {
+        let found = of_filter(key, more);
+        assert_eq!(rpus(&found), rpu, "{}", found.document);
+        assert!(has(&notes_of(&found, Fate::Lost), "10: ", ""), "{}", found.text());
+    }
+}
+
+#[test]
+fn a_route_of_envoy_hides_later_ones_that_ask_more() {
+    let x = "route: {rate_limits: [{actions: [{generic_key: {descriptor_value: x}}]}]}";
+    let admin = "        - {match: {prefix: /admin, headers: [{name: x-a, string_match: {exact: '1'}}]}, route: {}}\n";
+    let root = format!("        - {{match: {{prefix: /}}, {x}}}\n");
+    let counted = |routes: &str, url: &str| {
+        let limited = document(SourceKind::EnvoyRatelimit, &[&service_routes(&["a"], routes), SERVICE]);
+        counting(&limited, &["--url", url, "-H", "x-a: 1"])
+    };
+    assert_eq!(counted(&format!("{root}{admin}"), "/admin"), names(&["x"]), "the first one decides");
+    assert_eq!(counted(&format!("{admin}{root}"), "/admin"), names(&[]));
+    let same = format!("{root}        - {{match: {{prefix: /}}, {}}}\n", x.replace(": x}", ": y}"));
+    assert_eq!(counted(&same, "/p"), names(&["x"]), "the second one is never reached");
+    let twice = format!("        - {{match: {{path: /p}}, {x}}}\n").repeat(2);
+    let twice = converted(SourceKind::EnvoyRatelimit, &[&service_routes(&["a"], &twice), SERVICE]).unwrap();
+    assert_eq!(notes_of(&twice, Fate::Lost), Vec::<String>::new());
+    // A path in another case, or with a slash less, is not the earlier route's.
+    let any_case = format!(
+        "        - {{match: {{prefix: /p}}, route: {{}}}}\n        - {{match: {{prefix: /p, case_sensitive: false}}, {x}}}\n"
+    );
+    assert_eq!(counted(&any_case, "/P"), names(&["x"]));
+    let slash = format!(
+        "        - {{match: {{prefix: /p/}}, route: {{}}}}\n        - {{match: {{path: /p}}, {x}}}\n"
+    );
+    let found = converted(SourceKind::EnvoyRatelimit, &[&service_routes(&["a"], &slash), SERVICE]).unwrap();
+    assert!(has(&notes_of(&found, Fate::Lost), "9: ", "count its requests"), "{}", found.text());
+}
+
 /// The guides' own files, by hand and by the command: the same rules.
 #[test]
 fn the_guides_convert_as_by_hand() {
