@@ -543,6 +543,101 @@ fn a_route_of_envoy_hides_later_ones_that_ask_more() {
     assert!(has(&notes_of(&found, Fate::Lost), "9: ", "count its requests"), "{}", found.text());
 }
 
+#[test]
+fn a_map_whose_entries_overlap_is_lost() {
+    let found = |entries: &str| {
+        let text = format!(
+            "map $http_x_client $key {{ {entries} }}\nlimit_req_zone $key zone=a:1m rate=1r/s;\nserver {{ location / {{ limit_req zone=a; }} }}"
+        );
+        converted(SourceKind::Nginx, &[&text]).unwrap()
+    };
+    for entries in [
+        "default $binary_remote_addr; ~^goodbad $binary_remote_addr; ~^good '';",
+        "default ''; ~^a $binary_remote_addr; ~^ab $http_x_key;",
+        "default ''; ~*^A $binary_remote_addr; ~^ab $http_x_key;",
+        "default ''; ~^a|b $binary_remote_addr; ~^c $http_x_key;",
+        "default ''; ~^ab* $binary_remote_addr; ~^ac $http_x_key;",
+        "default $binary_remote_addr; good $binary_remote_addr; ~^goo '';",
+        "default $binary_remote_addr; ~.* '';",
+        "default $binary_remote_addr; ~^(?=x) '';",
+    ] {
+        let found = found(entries);
+        assert!(has(&notes_of(&found, Fate::Lost), "3: ", ""), "{entries}\n{}", found.text());
+    }
+    for entries in
+        ["default $binary_remote_addr; ~^good '';", "default ''; ~^a $binary_remote_addr; ~^b $http_x_key;"]
+    {
+        let found = found(entries);
+        assert_eq!(notes_of(&found, Fate::Lost), Vec::<String>::new(), "{entries}");
+    }
+}
+
+/// nginx counts a key that lacks a part as it is; only an empty one is not counted.
+#[test]
+fn a_key_without_an_address_never_counts_by_address() {
+    for (key, missing, shared) in [
+        ("$host$http_x_key", json!("share"), true),
+        ("$server_name$http_x_key", json!("share"), false),
+        ("api-$http_x_key", json!("share"), false),
+        ("$http_x_key$cookie_s", json!("share"), true),
+        ("\"${http_x_key}\"", json!("skip"), false),
+        ("$binary_remote_addr$http_x_key", Value::Null, false),
+        ("$host$request_method", Value::Null, false),
+    ] {
+        let text = format!(
+            "limit_req_zone {key} zone=a:1m rate=1r/s;\nserver {{ location / {{ limit_req zone=a; }} }}"
+        );
+        let found = converted(SourceKind::Nginx, &[&text]).unwrap();
+        assert_eq!(rules_of(&found.document)[0]["missing"], missing, "{key}");
+        assert_eq!(has(&notes_of(&found, Fate::Changed), "1: ", "count together"), shared, "{key}");
+    }
+}
+
+#[test]
+fn a_zone_of_each_server_with_two_bursts_counts_apart_and_says_so() {
+    let found = |key: &str, second: &str| {
+        let text = format!(
+            "limit_req_zone {key} zone=a:1m rate=1r/s;\nserver {{ server_name a.com; location /a {{ limit_req zone=a burst=5; }} {second}location /b {{ limit_req zone=a burst=10; }} }}"
+        );
+        let found = converted(SourceKind::Nginx, &[&text]).unwrap();
+        has(&notes_of(&found, Fate::Lost), "1: ", "separate rules")
+    };
+    assert!(found("$server_name", ""));
+    assert!(found("$http_server_name", ""));
+    assert!(!found("$server_name", "}\nserver { server_name b.com; "), "another server has another key");
+    assert!(found("$http_server_name", "}\nserver { server_name b.com; "), "a header, not the server");
+}
+
+#[test]
+fn all_addresses_of_one_family_are_no_default() {
+    let found = |networks: &str| {
+        let text = format!(
+            "geo $l {{ {networks} }}\nmap $l $key {{ 0 ''; 1 $binary_remote_addr; }}\nlimit_req_zone $key zone=a:1m rate=1r/s;\nserver {{ location / {{ limit_req zone=a; }} }}"
+        );
+        converted(SourceKind::Nginx, &[&text]).unwrap()
+    };
+    for networks in ["default 1; 0.0.0.0/0 0;", "default 1; ::/0 0;", "default 0; 0.0.0.0/0 1; ::/0 0;"] {
+        let found = found(networks);
+        assert!(has(&notes_of(&found, Fate::Lost), "4: ", "IPv4 and IPv6"), "{}", found.text());
+    }
+    let text = "map $remote_addr $key { default $binary_remote_addr; 10.0.0.0/8 ''; }\nlimit_req_zone $key zone=a:1m rate=1r/s;\n\
+         server { location / { limit_req zone=a; } }";
+    let of_map = converted(SourceKind::Nginx, &[text]).unwrap();
+    assert!(has(&notes_of(&of_map, Fate::Lost), "3: ", "compares text"), "{}", of_map.text());
+    let both = found("default 0; 0.0.0.0/0 1; ::/0 1; 10.0.0.0/8 0;");
+    assert_eq!(rules_of(&both.document).len(), 1, "{}", both.document);
+    let none = found("default 0;");
+    assert!(none.text().contains("no rule: the key is always empty"), "{}", none.text());
+}
+
+#[test]
+fn a_server_name_that_is_no_host_is_lost() {
+    let text = "limit_req_zone $host zone=a:1m rate=1r/s;\nserver { server_name : a.com; location / { limit_req zone=a; } }\n\
+         server { server_name b.com; location / { } }";
+    let found = converted(SourceKind::Nginx, &[text]).unwrap();
+    assert!(has(&notes_of(&found, Fate::Lost), "2: ", "but not `:`"), "{}", found.text());
+}
+
 /// The guides' own files, by hand and by the command: the same rules.
 #[test]
 fn the_guides_convert_as_by_hand() {
