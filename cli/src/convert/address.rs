@@ -40,6 +40,12 @@ impl Network {
             && masked(other.address, self.prefix) == self.address
     }
 
+    /// Whether this is of IPv4.
+    #[must_use]
+    pub fn is_ipv4(&self) -> bool {
+        self.address.is_ipv4()
+    }
+
     /// Whether this is every address of its family.
     #[must_use]
     pub fn is_all(&self) -> bool {

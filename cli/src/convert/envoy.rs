@@ -52,6 +52,19 @@ pub struct Route<'a> {
     pub spot: Spot,
 }
 
+impl Route<'_> {
+    /// Whether this route takes all requests of a later one of its virtual host: the first that
+    /// matches decides.
+    fn hides(&self, url: &str, conditions: &Object) -> bool {
+        let parse = |url: &str| url.parse::<diana_limiter::matcher::pattern::Pattern>();
+        let covers = matches!((parse(&self.url), parse(url)), (Ok(one), Ok(other)) if one.contains(&other));
+        // A path in another case is not this route's.
+        let case = |conditions: &Object| conditions.get("case_sensitive").cloned();
+        let has_case = self.url == "/" || case(&self.conditions) == case(conditions);
+        covers && has_case && places::asks_no_more(&self.conditions, conditions)
+    }
+}
+
 /// The routes of a configuration of routes.
 pub fn routes<'a>(table: &'a Value, input: &Input, notes: &mut Notes) -> Vec<Route<'a>> {
     let hosts = table.field("virtual_hosts").map_or(&[][..], Value::items);
@@ -82,19 +95,26 @@ pub fn routes<'a>(table: &'a Value, input: &Input, notes: &mut Notes) -> Vec<Rou
             let mut conditions = conditions.clone();
             match self::url(matched, &mut conditions) {
                 Ok((url, why)) => {
-                    let is_hidden = found.iter().any(|earlier| {
-                        let parse = |url: &str| url.parse::<diana_limiter::matcher::pattern::Pattern>();
-                        let covers = matches!((parse(&earlier.url), parse(&url)), (Ok(one), Ok(other)) if one.contains(&other));
-                        covers && earlier.conditions == conditions && earlier.url != url
-                    });
-                    let becomes = format!("url: {url}");
-                    match (is_hidden, why) {
-                        (true, _) => {
-                            notes.kept(&spot, "no limit: an earlier route takes all requests of this one");
-                            continue;
+                    let hiding = found
+                        .iter()
+                        .find(|earlier| std::ptr::eq(earlier.host, host) && earlier.hides(&url, &conditions));
+                    if let Some(earlier) = hiding {
+                        let becomes = "no limit: an earlier route takes all requests of this one";
+                        // The urls of Diana are whole segments, a prefix of Envoy is not.
+                        let whole = |url: &str| url.trim_start_matches('=').to_owned();
+                        let is_exact = earlier.url == "/" || whole(&url).starts_with(&whole(&earlier.url));
+                        match (is_exact, why.filter(|_| earlier.url != "/")) {
+                            (false, _) => notes
+                                .lost(&spot, format!("the limits of `{}` count its requests", earlier.url)),
+                            (true, Some(why)) => notes.changed(&spot, becomes, why),
+                            (true, None) => notes.kept(&spot, becomes),
                         }
-                        (_, Some(why)) => notes.changed(&spot, becomes, why),
-                        (_, None) => notes.kept(&spot, becomes),
+                        continue;
+                    }
+                    let becomes = format!("url: {url}");
+                    match why {
+                        Some(why) => notes.changed(&spot, becomes, why),
+                        None => notes.kept(&spot, becomes),
                     }
                     found.push(Route { route: Some(route), host, table, url, conditions, spot });
                 }

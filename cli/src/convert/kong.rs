@@ -301,7 +301,11 @@ impl Conversion<'_> {
         let special: Vec<&Consumer> = consumers.iter().filter(is_special).collect();
         // Requests that no route takes are refused by Kong, so a limit may count them.
         let is_global = |plugin: &&&Plugin| plugin.service.is_none() && plugin.route.is_none();
-        let everywhere = running.iter().find(is_global).map(|plugin| Route {
+        // A route without conditions already is that place.
+        let is_everywhere =
+            |route: &Route| route.conditions.is_empty() && route.urls.iter().any(|url| url == "/");
+        let global = running.iter().find(is_global).filter(|_| !routes.iter().any(is_everywhere));
+        let everywhere = global.map(|plugin| Route {
             service: None,
             name: String::new(),
             urls: vec!["/".into()],
@@ -317,7 +321,13 @@ impl Conversion<'_> {
             }
             for url in &route.urls {
                 let is_known = |place: &Place| place.url == *url && place.conditions == route.conditions;
-                if places.iter().any(is_known) {
+                if let Some(known) = places.iter().find(|place| is_known(place)) {
+                    if known.rules != rules {
+                        self.notes.lost(
+                            &route.spot,
+                            format!("the route at {} has the same url and conditions: the rules here are left out", known.from),
+                        );
+                    }
                     continue;
                 }
                 let (conditions, from) = (route.conditions.clone(), route.spot.place());

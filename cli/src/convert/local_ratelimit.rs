@@ -209,8 +209,8 @@ fn patches<'a>(root: &'a Value, input: &Input, scopes: &mut Vec<Scope<'a>>, note
 /// The rules of configurations, each of which is read once.
 struct Buckets<'a> {
     counters: Vec<Counter>,
-    /// The rules of a bucket, by the places of the bucket and of the descriptor that a request has.
-    known: BTreeMap<(String, usize, usize), Option<(usize, Object)>>,
+    /// The rules of a bucket, by its place and by the descriptor or the conditions of its requests.
+    known: BTreeMap<(String, usize, String), Option<(usize, Object)>>,
     /// The places of configured descriptors, and of those that a request may have.
     configured: BTreeMap<(String, usize), Spot>,
     used: BTreeSet<(String, usize)>,
@@ -444,7 +444,8 @@ impl Buckets<'_> {
         shared: &Shared,
         input: &Input,
     ) -> Result<Option<(usize, Object)>> {
-        let identity = (input.file.name.clone(), bucket.value.range.start, request.value.range.start);
+        let entries: Vec<String> = request.entries.iter().map(|entry| format!("{:?}", entry.value)).collect();
+        let identity = (input.file.name.clone(), bucket.value.range.start, entries.join(" "));
         if let Some(known) = self.known.get(&identity) {
             return Ok(known.clone());
         }
@@ -503,6 +504,7 @@ impl Buckets<'_> {
                 None => self.notes.kept(&spot, numbers),
             }
         }
+        self.note_apart((&identity.0, identity.1), &spot);
         self.known.insert(identity, Some((rule, found.matches.clone())));
         Ok(Some((rule, found.matches)))
     }
@@ -534,6 +536,17 @@ impl Buckets<'_> {
         index
     }
 
+    /// Notes that a bucket at this place, which has a rule already, gets another one.
+    fn note_apart(&mut self, (file, start): (&str, usize), spot: &Spot) {
+        let has_rule = |((other, at, _), rule): (&(String, usize, String), &Option<_>)| {
+            other == file && *at == start && rule.is_some()
+        };
+        if self.known.iter().any(has_rule) {
+            let why = "Envoy takes all tokens from one bucket, but its requests need several rules, each of which counts apart";
+            self.notes.lost(spot, why);
+        }
+    }
+
     /// The rule of the default bucket.
     fn default(
         &mut self,
@@ -550,14 +563,6 @@ impl Buckets<'_> {
             (true, _) | (false, []) => Ok(Object::new()),
             (false, matched) => none_of(matched),
         };
-        let index = (
-            input.file.name.clone(),
-            entry.key_range.start,
-            matched.iter().map(|one| one.len().saturating_add(1)).sum(),
-        );
-        if let Some(known) = self.known.get(&index) {
-            return Ok(known.as_ref().map(|(rule, _)| *rule));
-        }
         if !is_always && matched.iter().any(Object::is_empty) {
             self.notes.kept(&key(entry), "no rule: every request has a descriptor");
             return Ok(None);
@@ -568,30 +573,39 @@ impl Buckets<'_> {
             }
             Object::new()
         });
+        let shown = serde_json::Value::from(conditions.clone()).to_string();
+        let identity = (input.file.name.clone(), entry.key_range.start, shown);
+        let known = self.known.get(&identity).and_then(|known| known.as_ref().map(|(rule, _)| *rule));
+        if let Some(rule) = known {
+            self.note_default(rule, matched, is_always, &key(entry));
+            return Ok(Some(rule));
+        }
         let Some(mut keys) = self.bucket(Some(&entry.value), config, input)? else { return Ok(None) };
         keys.extend(shared.keys.clone());
         let wish = config.field("stat_prefix").and_then(scalar).unwrap_or_else(|| "total".into());
         let spot = key(entry);
         let rule = self.rule(keys, &wish, shared, conditions.clone(), &spot);
-        if let Some(counter) = self.counters.get(rule) {
-            let numbers = counter.rule.numbers();
-            match matched.is_empty() {
-                true => self.notes.kept(&spot, numbers),
-                false if !is_always => self.notes.kept(&spot, numbers),
-                false => self.notes.changed(
-                    &spot,
-                    numbers,
-                    "Envoy takes tokens one bucket after the other, Diana charges a refused request to no rule",
-                ),
-            }
-        }
+        self.note_default(rule, matched, is_always, &spot);
+        self.note_apart((&identity.0, identity.1), &spot);
         if let (Some(always), false) = (always, conditions.is_empty()) {
             self.notes.kept(&key(always), "conditions of a limit of its own");
         } else if let (Some(always), true) = (always, is_always) {
             self.notes.kept(&key(always), "several rules of a request");
         }
-        self.known.insert(index, Some((rule, Object::new())));
+        self.known.insert(identity, Some((rule, Object::new())));
         Ok(Some(rule))
+    }
+
+    fn note_default(&mut self, rule: usize, matched: &[Object], is_always: bool, spot: &Spot) {
+        let Some(counter) = self.counters.get(rule) else { return };
+        let numbers = counter.rule.numbers();
+        if matched.is_empty() || !is_always {
+            self.notes.kept(spot, numbers);
+        } else {
+            let why =
+                "Envoy takes tokens one bucket after the other, Diana charges a refused request to no rule";
+            self.notes.changed(spot, numbers, why);
+        }
     }
 
     /// The numbers of a bucket.

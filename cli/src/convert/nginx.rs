@@ -215,8 +215,14 @@ fn megabytes(size: &str) -> Option<u64> {
     Some(number.parse::<u64>().ok()?.checked_mul(unit)?.div_ceil(1_048_576))
 }
 
-/// The numbers of a use of a zone, and its rules.
-type Known = (String, Vec<usize>);
+/// The rules of a use of a zone.
+struct Known {
+    /// The numbers of the use.
+    numbers: String,
+    /// The server, if the zone counts by server.
+    server: String,
+    rules: Vec<usize>,
+}
 
 struct Conversion<'a> {
     lines: &'a [Line<'a>],
@@ -323,7 +329,10 @@ impl Conversion<'_> {
                     for word in line.arguments() {
                         match word.text.to_ascii_lowercase().as_str() {
                             "_" | "" | "$hostname" => {}
-                            name if name.starts_with('~') || name.ends_with(".*") => {
+                            name if name.starts_with('~')
+                                || name.ends_with(".*")
+                                || name.contains(':') && !name.starts_with('[') =>
+                            {
                                 lost.push((
                                     line.spot(),
                                     format!("`hosts` has names and `*.name`, but not `{name}`"),
@@ -668,10 +677,13 @@ impl Conversion<'_> {
         };
         let by_server = variants.iter().any(|variant| variant.actors.contains(&Actor::Server));
         let server = if by_server { Value::from(place.clone()).to_string() } else { String::new() };
-        let identity = format!("{burst} {early:?} {most} {status} {is_dry} {server}");
+        let numbers = format!("{burst} {early:?} {most} {status} {is_dry}");
         let known = self.known.entry((*is_connections, name.clone())).or_default();
-        if let Some((_, rules)) = known.iter().find(|(other, _)| *other == identity) {
-            return Ok(rules.clone());
+        if let Some(known) = known.iter().find(|known| known.numbers == numbers && known.server == server) {
+            return Ok(known.rules.clone());
+        }
+        if variants.is_empty() {
+            self.notes.kept(&spot, "no rule: the key is always empty");
         }
         let mut rules = Vec::new();
         for variant in variants {
@@ -701,7 +713,7 @@ impl Conversion<'_> {
             });
         }
         let known = self.known.entry((*is_connections, name.clone())).or_default();
-        known.push((identity, rules.clone()));
+        known.push(Known { numbers, server, rules: rules.clone() });
         Ok(rules)
     }
 
@@ -718,14 +730,11 @@ impl Conversion<'_> {
                 names.push(name);
             }
         }
-        let always = variant.actors.iter().any(Actor::is_always_there);
-        let missing = match (names.len(), always) {
-            (0, _) => None,
+        let missing = match names.len() {
+            _ if !variant.may_lack_a_part() => None,
             // nginx counts no request whose key is empty.
-            (1, false) => Some("skip"),
-            (1, true) => None,
-            // With an address in the key, a request that lacks the rest counts by the address.
-            _ => Some("ip"),
+            1 if !variant.has_text && !variant.actors.contains(&Actor::Server) => Some("skip"),
+            _ => Some("share"),
         };
         let actor = match names.as_slice() {
             [] => None,
@@ -734,12 +743,7 @@ impl Conversion<'_> {
         };
         let mut keys = Object::new();
         keys.extend(actor.map(|actor| ("actor".to_owned(), actor)));
-        // `ip` is the default.
-        keys.extend(
-            missing
-                .filter(|missing| *missing == "skip")
-                .map(|missing| ("missing".to_owned(), json!(missing))),
-        );
+        keys.extend(missing.map(|missing| ("missing".to_owned(), json!(missing))));
         keys
     }
 
@@ -748,7 +752,7 @@ impl Conversion<'_> {
         let reader = Reader::new(self.lines.iter().map(|line| &line.directive).collect());
         for ((is_connections, name), zone) in &self.zones {
             let uses = self.known.get(&(*is_connections, name.clone())).map_or(&[][..], Vec::as_slice);
-            let by_server = zone.key.contains("server_name");
+            let servers: BTreeSet<&String> = uses.iter().map(|known| &known.server).collect();
             let variants = reader.variants(&zone.key);
             if uses.is_empty() {
                 match variants {
@@ -757,7 +761,7 @@ impl Conversion<'_> {
                 }
                 continue;
             }
-            if uses.len() > 1 && !by_server {
+            if uses.len() > servers.len() {
                 self.notes.lost(
                     &zone.spot,
                     format!(
@@ -781,11 +785,12 @@ impl Conversion<'_> {
             if has(&Actor::Ip) {
                 why.push(IPV6.into());
             }
-            let is_loose_tuple = |variant: &Variant| {
-                variant.actors.len() > 1 && !variant.actors.iter().any(Actor::is_always_there)
+            let is_shared = |variant: &Variant| {
+                let others = variant.actors.iter().filter(|actor| **actor != Actor::Server);
+                variant.may_lack_a_part() && others.count() > 1
             };
-            if variants.iter().any(is_loose_tuple) {
-                why.push("a request that lacks a part of the key counts by its address".into());
+            if variants.iter().any(is_shared) {
+                why.push("requests that lack a part of the key count together".into());
             }
             if variants.iter().any(|variant| variant.is_loose) {
                 why.push("`host` has no port".into());

@@ -74,7 +74,8 @@ impl Located<'_> {
 }
 
 /// Whether every request with the conditions `inner` fulfils the conditions `outer`.
-fn asks_no_more(outer: &Object, inner: &Object) -> bool {
+#[must_use]
+pub fn asks_no_more(outer: &Object, inner: &Object) -> bool {
     outer.iter().all(|(key, outer)| match (inner.get(key), outer) {
         (None, _) => false,
         (Some(inner), _) if inner == outer => true,

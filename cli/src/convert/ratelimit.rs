@@ -9,13 +9,14 @@ use super::finish;
 use super::input::{Input, scalar, whole};
 use super::notes::{Notes, Spot};
 use super::places::{Counter, Place};
-use crate::source::value::{Value, camel};
+use crate::source::value::{Entry, Value, camel};
 use miette::Result;
 use serde_json::json;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// What the filter says about all rules.
 struct Filter {
+    name: Option<String>,
     domain: Option<String>,
     keys: Object,
     response: serde_json::Value,
@@ -64,7 +65,7 @@ pub fn convert(inputs: &[Input], draft: &mut Draft, notes: &mut Notes) -> Result
         for table in tables {
             for route in envoy::routes(table, input, conversion.notes) {
                 let mut rules = BTreeSet::new();
-                for limits in limits_of(&route) {
+                for limits in limits_of(&route, &filter, input, conversion.notes) {
                     for descriptor in descriptors(limits, input, conversion.notes) {
                         rules.extend(conversion.rules(&descriptor, &filter, &services, input)?);
                     }
@@ -91,8 +92,12 @@ pub fn convert(inputs: &[Input], draft: &mut Draft, notes: &mut Notes) -> Result
     Ok(())
 }
 
-/// The `rate_limits` that hold at a route: its own, or those of its virtual host, or both.
-fn limits_of<'a>(route: &Route<'a>) -> Vec<&'a Value> {
+/// The `rate_limits` that hold at a route: those of `RateLimitPerRoute`, or else its own, or those of
+/// its virtual host, or both.
+fn limits_of<'a>(route: &Route<'a>, filter: &Filter, input: &Input, notes: &mut Notes) -> Vec<&'a Value> {
+    if let Some(limits) = of_filter(route, filter, input, notes) {
+        return limits.into_iter().collect();
+    }
     let of_route = route.route.and_then(|route| route.fields(&["route", "rate_limits"]));
     let of_route = of_route.filter(|limits| !limits.items().is_empty());
     let of_host = route.host.field("rate_limits");
@@ -104,6 +109,81 @@ fn limits_of<'a>(route: &Route<'a>) -> Vec<&'a Value> {
         Some(own) => vec![own],
         None => of_host.into_iter().collect(),
     }
+}
+
+/// The `rate_limits` of the filter's own configuration for a route, the most specific one of which
+/// replaces all others; `Some(None)` if they are left out.
+fn of_filter<'a>(
+    route: &Route<'a>,
+    filter: &Filter,
+    input: &Input,
+    notes: &mut Notes,
+) -> Option<Option<&'a Value>> {
+    const FIELD: &str = "typed_per_filter_config";
+    let is_of_filter = |entry: &Entry| filter.name.as_ref().is_none_or(|name| *name == entry.key);
+    let is_disabling = |entry: &Entry| {
+        let is_named = match &filter.name {
+            Some(name) => *name == entry.key,
+            None => entry.key.ends_with(".ratelimit"),
+        };
+        is_named
+            && (message(&entry.value, "FilterConfig").is_some() || entry.value.field("disabled").is_some())
+    };
+    let mut inside = Vec::new();
+    if let Some(route) = route.route {
+        envoy::with_field(route, FIELD, &mut inside);
+    }
+    let of_route = |value: &Value| route.route.is_some_and(|route| route.range == value.range);
+    for part in inside.into_iter().filter(|part| !of_route(part)) {
+        for entry in part.field(FIELD).map_or(&[][..], Value::entries) {
+            if message(&entry.value, "RateLimitPerRoute").is_some() || is_disabling(entry) {
+                let spot = input.spot_as(&entry.key_range, entry.key.as_str());
+                notes.lost(&spot, "a limit cannot choose by a weighted cluster");
+            }
+        }
+    }
+    let mut found = None;
+    for part in [route.route, Some(route.host), Some(route.table)].into_iter().flatten() {
+        for entry in part.field(FIELD).map_or(&[][..], Value::entries) {
+            let spot = input.spot_as(&entry.key_range, entry.key.as_str());
+            if is_disabling(entry) {
+                notes.lost(
+                    &spot,
+                    "a filter that a route switches or wraps is converted as that of all routes",
+                );
+            }
+            let Some(config) = message(&entry.value, "RateLimitPerRoute") else { continue };
+            if !is_of_filter(entry) {
+                notes.lost(&spot, "this is the configuration of another filter than the converted one");
+                continue;
+            }
+            if found.is_some() {
+                continue;
+            }
+            let mut is_left_out = false;
+            for entry in config.entries() {
+                match camel(&entry.key).as_str() {
+                    "@type" | "rateLimits" => {}
+                    "domain" => {
+                        is_left_out = true;
+                        notes.lost(
+                            &input.entry(entry),
+                            "the rules of a domain of its own are left out at this route",
+                        );
+                    }
+                    _ => notes.lost(&input.entry(entry), "the conversion does not know this key"),
+                }
+            }
+            let limits = config.field("rate_limits").filter(|limits| !limits.items().is_empty());
+            found = match (is_left_out, limits) {
+                (true, _) => Some(None),
+                (false, Some(limits)) => Some(Some(limits)),
+                // Without limits the route's own hold, whatever less specific ones say.
+                (false, None) => return None,
+            };
+        }
+    }
+    found
 }
 
 struct Conversion<'a> {
@@ -122,8 +202,17 @@ impl Conversion<'_> {
         envoy::with_field(root, "http_filters", &mut managers);
         let filters =
             managers.iter().flat_map(|manager| manager.field("http_filters").map_or(&[][..], Value::items));
-        let config = filters.filter_map(|filter| message(filter.field("typed_config")?, "RateLimit")).next();
+        let mut filters =
+            filters.filter_map(|filter| Some((filter, message(filter.field("typed_config")?, "RateLimit")?)));
+        let first = filters.next();
+        for (other, _) in filters {
+            let why =
+                "only the first `RateLimit` filter is converted: convert this one from a file of its own";
+            self.notes.lost(&input.spot(&other.range), why);
+        }
+        let config = first.map(|(_, config)| config);
         let mut found = Filter {
+            name: first.and_then(|(filter, _)| filter.field("name").and_then(scalar)),
             domain: None,
             keys: object(json!({"on_error": "allow"})),
             response: json!({"status": 429}),

@@ -374,6 +374,270 @@ descriptors:
     assert_eq!(passing(&local, &["--url", "/x", "--store-down"], 9), 9, "no header, no descriptor");
 }
 
+/// The notes of a fate as text, each with its line.
+fn notes_of(conversion: &Conversion, fate: Fate) -> Vec<String> {
+    let notes = conversion.notes.iter().filter(|note| note.fate == fate);
+    notes.map(|note| format!("{}: {}", note.line, note.why)).collect()
+}
+
+/// The numbers of all rules.
+fn rules_of(document: &Value) -> Vec<Value> {
+    let limits = document["limits"].as_array().unwrap();
+    limits.iter().flat_map(|limit| limit["rules"].as_array().cloned().unwrap_or_default()).collect()
+}
+
+fn has(notes: &[String], start: &str, part: &str) -> bool {
+    notes.iter().any(|note| note.starts_with(start) && note.contains(part))
+}
+
+#[test]
+fn a_plugin_of_a_route_for_all_paths_replaces_the_global_one() {
+    let kong = |second: &str| {
+        format!(
+            "plugins:\n  - {{name: rate-limiting, config: {{minute: 100, policy: local, limit_by: ip}}}}\n\
+             routes:\n  - {{name: r, paths: [/], plugins: [{{name: rate-limiting, config: {{minute: 1, policy: local, limit_by: ip}}}}]}}\n{second}"
+        )
+    };
+    let one = converted(SourceKind::Kong, &[&kong("")]).unwrap();
+    assert_eq!(passing(&one.document, &["--url", "/x"], 9), 1, "{}", one.document);
+    assert_eq!(notes_of(&one, Fate::Lost), Vec::<String>::new());
+    let second = "  - {name: s, paths: [/], plugins: [{name: rate-limiting, config: {minute: 2, policy: local, limit_by: ip}}]}\n";
+    let two = converted(SourceKind::Kong, &[&kong(second)]).unwrap();
+    assert_eq!(passing(&two.document, &["--url", "/x"], 9), 1, "{}", two.document);
+    assert!(has(&notes_of(&two, Fate::Lost), "5: ", "the same url and conditions"), "{}", two.text());
+}
+
+const LOCAL: &str = "
+http_filters:
+  - name: envoy.filters.http.local_ratelimit
+    typed_config:
+      '@type': type.googleapis.com/envoy.extensions.filters.http.local_ratelimit.v3.LocalRateLimit
+      filter_enabled: {default_value: {numerator: 100}}
+      filter_enforced: {default_value: {numerator: 100}}
+      always_consume_default_token_bucket: false
+      token_bucket: {max_tokens: 10, tokens_per_fill: 10, fill_interval: 60s}
+      descriptors:
+        - {entries: [{key: a}], token_bucket: {max_tokens: 2, tokens_per_fill: 2, fill_interval: 60s}}
+        - {entries: [{key: b}], token_bucket: {max_tokens: 3, tokens_per_fill: 3, fill_interval: 60s}}
+route_config:
+  virtual_hosts:
+    - name: all
+      domains: ['*']
+      routes:
+";
+
+#[test]
+fn a_default_bucket_of_envoy_spares_the_descriptors_of_each_route() {
+    let route = |name: &str| {
+        let action = format!("{{request_headers: {{header_name: x-{name}, descriptor_key: {name}}}}}");
+        format!(
+            "        - {{match: {{prefix: /{name}}}, route: {{cluster: c, rate_limits: [{{actions: [{action}]}}]}}}}\n"
+        )
+    };
+    let found =
+        converted(SourceKind::EnvoyLocal, &[&format!("{LOCAL}{}{}", route("a"), route("b"))]).unwrap();
+    let limited = &found.document;
+    assert_eq!(passing(limited, &["--url", "/b/x", "-H", "x-a: 1"], 30), 10, "{limited}");
+    assert_eq!(passing(limited, &["--url", "/b/x", "-H", "x-b: 1"], 30), 3, "{limited}");
+    assert_eq!(passing(limited, &["--url", "/a/x", "-H", "x-b: 1"], 30), 10, "{limited}");
+    assert!(has(&notes_of(&found, Fate::Lost), "9: ", "counts apart"), "{}", found.text());
+    let alone = converted(SourceKind::EnvoyLocal, &[LOCAL]).unwrap();
+    assert_eq!(notes_of(&alone, Fate::Lost), Vec::<String>::new());
+}
+
+/// Routes with the same descriptor share its bucket.
+#[test]
+fn a_bucket_of_envoy_has_one_rule_for_two_routes() {
+    let route = |path: &str| {
+        format!(
+            "        - {{match: {{prefix: {path}}}, route: {{cluster: c, rate_limits: [{{actions: [{{request_headers: {{header_name: x-a, descriptor_key: a}}}}]}}]}}}}\n"
+        )
+    };
+    let found =
+        converted(SourceKind::EnvoyLocal, &[&format!("{LOCAL}{}{}", route("/p"), route("/q"))]).unwrap();
+    let rules = rules_of(&found.document);
+    let of_bucket = rules.iter().filter(|rule| rule["burst"] == json!(2)).count();
+    assert_eq!(of_bucket, 1, "{}", found.document);
+}
+
+const FILTER: &str = "{name: NAME, typed_config: {'@type': type.googleapis.com/envoy.extensions.filters.http.ratelimit.v3.RateLimit, domain: NAME}}";
+const SERVICE: &str = "
+domain: a
+descriptors:
+  - {key: generic_key, value: x, rate_limit: {unit: minute, requests_per_unit: 5}}
+  - {key: generic_key, value: y, rate_limit: {unit: minute, requests_per_unit: 6}}
+";
+
+/// Envoy's configuration with one filter, and these routes.
+fn service_routes(filters: &[&str], routes: &str) -> String {
+    let filters: Vec<String> =
+        filters.iter().map(|name| format!("  - {}\n", FILTER.replace("NAME", name))).collect();
+    format!(
+        "http_filters:\n{}route_config:\n  virtual_hosts:\n    - name: all\n      domains: ['*']\n      routes:\n{routes}",
+        filters.concat()
+    )
+}
+
+#[test]
+fn a_second_filter_of_the_service_is_lost() {
+    let routes = "        - {match: {prefix: /}, route: {rate_limits: [{actions: [{generic_key: {descriptor_value: x}}]}]}}\n";
+    let one = converted(SourceKind::EnvoyRatelimit, &[&service_routes(&["a"], routes), SERVICE]).unwrap();
+    assert_eq!(notes_of(&one, Fate::Lost), Vec::<String>::new());
+    let two =
+        converted(SourceKind::EnvoyRatelimit, &[&service_routes(&["a", "b"], routes), SERVICE]).unwrap();
+    assert!(has(&notes_of(&two, Fate::Lost), "3: ", "only the first"), "{}", two.text());
+}
+
+#[test]
+fn limits_of_the_filter_for_a_route_replace_those_of_the_route() {
+    let of_filter = |key: &str, more: &str| {
+        let routes = format!(
+            "        - match: {{prefix: /}}\n          route: {{rate_limits: [{{actions: [{{generic_key: {{descriptor_value: y}}}}]}}]}}\n          \
+             typed_per_filter_config: {{{key}: {{'@type': type.googleapis.com/envoy.extensions.filters.http.ratelimit.v3.RateLimitPerRoute, \
+             rate_limits: [{{actions: [{{generic_key: {{descriptor_value: x}}}}]}}]{more}}}}}\n"
+        );
+        converted(SourceKind::EnvoyRatelimit, &[&service_routes(&["a"], &routes), SERVICE]).unwrap()
+    };
+    let rpus = |found: &Conversion| -> Vec<Value> {
+        rules_of(&found.document).iter().map(|rule| rule["rpu"].clone()).collect()
+    };
+    let simple = of_filter("a", "");
+    assert_eq!(rpus(&simple), [json!(5)], "{}", simple.document);
+    assert_eq!(notes_of(&simple, Fate::Lost), Vec::<String>::new());
+    for (key, more, rpu) in [
+        ("a", ", domain: b", vec![]),
+        ("a", ", vh_rate_limits: IGNORE", vec![json!(5)]),
+        ("other", "", vec![json!(6)]),
+    ] {
+        let found = of_filter(key, more);
+        assert_eq!(rpus(&found), rpu, "{}", found.document);
+        assert!(has(&notes_of(&found, Fate::Lost), "10: ", ""), "{}", found.text());
+    }
+}
+
+#[test]
+fn a_route_of_envoy_hides_later_ones_that_ask_more() {
+    let x = "route: {rate_limits: [{actions: [{generic_key: {descriptor_value: x}}]}]}";
+    let admin = "        - {match: {prefix: /admin, headers: [{name: x-a, string_match: {exact: '1'}}]}, route: {}}\n";
+    let root = format!("        - {{match: {{prefix: /}}, {x}}}\n");
+    let counted = |routes: &str, url: &str| {
+        let limited = document(SourceKind::EnvoyRatelimit, &[&service_routes(&["a"], routes), SERVICE]);
+        counting(&limited, &["--url", url, "-H", "x-a: 1"])
+    };
+    assert_eq!(counted(&format!("{root}{admin}"), "/admin"), names(&["x"]), "the first one decides");
+    assert_eq!(counted(&format!("{admin}{root}"), "/admin"), names(&[]));
+    let same = format!("{root}        - {{match: {{prefix: /}}, {}}}\n", x.replace(": x}", ": y}"));
+    assert_eq!(counted(&same, "/p"), names(&["x"]), "the second one is never reached");
+    let twice = format!("        - {{match: {{path: /p}}, {x}}}\n").repeat(2);
+    let twice = converted(SourceKind::EnvoyRatelimit, &[&service_routes(&["a"], &twice), SERVICE]).unwrap();
+    assert_eq!(notes_of(&twice, Fate::Lost), Vec::<String>::new());
+    // A path in another case, or with a slash less, is not the earlier route's.
+    let any_case = format!(
+        "        - {{match: {{prefix: /p}}, route: {{}}}}\n        - {{match: {{prefix: /p, case_sensitive: false}}, {x}}}\n"
+    );
+    assert_eq!(counted(&any_case, "/P"), names(&["x"]));
+    let slash = format!(
+        "        - {{match: {{prefix: /p/}}, route: {{}}}}\n        - {{match: {{path: /p}}, {x}}}\n"
+    );
+    let found = converted(SourceKind::EnvoyRatelimit, &[&service_routes(&["a"], &slash), SERVICE]).unwrap();
+    assert!(has(&notes_of(&found, Fate::Lost), "9: ", "count its requests"), "{}", found.text());
+}
+
+#[test]
+fn a_map_whose_entries_overlap_is_lost() {
+    let found = |entries: &str| {
+        let text = format!(
+            "map $http_x_client $key {{ {entries} }}\nlimit_req_zone $key zone=a:1m rate=1r/s;\nserver {{ location / {{ limit_req zone=a; }} }}"
+        );
+        converted(SourceKind::Nginx, &[&text]).unwrap()
+    };
+    for entries in [
+        "default $binary_remote_addr; ~^goodbad $binary_remote_addr; ~^good '';",
+        "default ''; ~^a $binary_remote_addr; ~^ab $http_x_key;",
+        "default ''; ~*^A $binary_remote_addr; ~^ab $http_x_key;",
+        "default ''; ~^a|b $binary_remote_addr; ~^c $http_x_key;",
+        "default ''; ~^ab* $binary_remote_addr; ~^ac $http_x_key;",
+        "default $binary_remote_addr; good $binary_remote_addr; ~^goo '';",
+        "default $binary_remote_addr; ~.* '';",
+        "default $binary_remote_addr; ~^(?=x) '';",
+    ] {
+        let found = found(entries);
+        assert!(has(&notes_of(&found, Fate::Lost), "3: ", ""), "{entries}\n{}", found.text());
+    }
+    for entries in
+        ["default $binary_remote_addr; ~^good '';", "default ''; ~^a $binary_remote_addr; ~^b $http_x_key;"]
+    {
+        let found = found(entries);
+        assert_eq!(notes_of(&found, Fate::Lost), Vec::<String>::new(), "{entries}");
+    }
+}
+
+/// nginx counts a key that lacks a part as it is; only an empty one is not counted.
+#[test]
+fn a_key_without_an_address_never_counts_by_address() {
+    for (key, missing, shared) in [
+        ("$host$http_x_key", json!("share"), true),
+        ("$server_name$http_x_key", json!("share"), false),
+        ("api-$http_x_key", json!("share"), false),
+        ("$http_x_key$cookie_s", json!("share"), true),
+        ("\"${http_x_key}\"", json!("skip"), false),
+        ("$binary_remote_addr$http_x_key", Value::Null, false),
+        ("$host$request_method", Value::Null, false),
+    ] {
+        let text = format!(
+            "limit_req_zone {key} zone=a:1m rate=1r/s;\nserver {{ location / {{ limit_req zone=a; }} }}"
+        );
+        let found = converted(SourceKind::Nginx, &[&text]).unwrap();
+        assert_eq!(rules_of(&found.document)[0]["missing"], missing, "{key}");
+        assert_eq!(has(&notes_of(&found, Fate::Changed), "1: ", "count together"), shared, "{key}");
+    }
+}
+
+#[test]
+fn a_zone_of_each_server_with_two_bursts_counts_apart_and_says_so() {
+    let found = |key: &str, second: &str| {
+        let text = format!(
+            "limit_req_zone {key} zone=a:1m rate=1r/s;\nserver {{ server_name a.com; location /a {{ limit_req zone=a burst=5; }} {second}location /b {{ limit_req zone=a burst=10; }} }}"
+        );
+        let found = converted(SourceKind::Nginx, &[&text]).unwrap();
+        has(&notes_of(&found, Fate::Lost), "1: ", "separate rules")
+    };
+    assert!(found("$server_name", ""));
+    assert!(found("$http_server_name", ""));
+    assert!(!found("$server_name", "}\nserver { server_name b.com; "), "another server has another key");
+    assert!(found("$http_server_name", "}\nserver { server_name b.com; "), "a header, not the server");
+}
+
+#[test]
+fn all_addresses_of_one_family_are_no_default() {
+    let found = |networks: &str| {
+        let text = format!(
+            "geo $l {{ {networks} }}\nmap $l $key {{ 0 ''; 1 $binary_remote_addr; }}\nlimit_req_zone $key zone=a:1m rate=1r/s;\nserver {{ location / {{ limit_req zone=a; }} }}"
+        );
+        converted(SourceKind::Nginx, &[&text]).unwrap()
+    };
+    for networks in ["default 1; 0.0.0.0/0 0;", "default 1; ::/0 0;", "default 0; 0.0.0.0/0 1; ::/0 0;"] {
+        let found = found(networks);
+        assert!(has(&notes_of(&found, Fate::Lost), "4: ", "IPv4 and IPv6"), "{}", found.text());
+    }
+    let text = "map $remote_addr $key { default $binary_remote_addr; 10.0.0.0/8 ''; }\nlimit_req_zone $key zone=a:1m rate=1r/s;\n\
+         server { location / { limit_req zone=a; } }";
+    let of_map = converted(SourceKind::Nginx, &[text]).unwrap();
+    assert!(has(&notes_of(&of_map, Fate::Lost), "3: ", "compares text"), "{}", of_map.text());
+    let both = found("default 0; 0.0.0.0/0 1; ::/0 1; 10.0.0.0/8 0;");
+    assert_eq!(rules_of(&both.document).len(), 1, "{}", both.document);
+    let none = found("default 0;");
+    assert!(none.text().contains("no rule: the key is always empty"), "{}", none.text());
+}
+
+#[test]
+fn a_server_name_that_is_no_host_is_lost() {
+    let text = "limit_req_zone $host zone=a:1m rate=1r/s;\nserver { server_name : a.com; location / { limit_req zone=a; } }\n\
+         server { server_name b.com; location / { } }";
+    let found = converted(SourceKind::Nginx, &[text]).unwrap();
+    assert!(has(&notes_of(&found, Fate::Lost), "2: ", "but not `:`"), "{}", found.text());
+}
+
 /// The guides' own files, by hand and by the command: the same rules.
 #[test]
 fn the_guides_convert_as_by_hand() {
@@ -464,19 +728,19 @@ fn files_that_cannot_be_read_show_the_place() {
         (
             SourceKind::EnvoyGateway,
             POLICY.replace("RULES", "    local: {rules: [{limit: {requests: -1, unit: Day}}]}"),
-            "no number of requests",
+            "is not a number of requests",
         ),
         (SourceKind::IngressNginx, "kind: Pod".into(), "no `Ingress`"),
         (
             SourceKind::IngressNginx,
             INGRESS.replace("ANNOTATIONS", "    nginx.ingress.kubernetes.io/limit-rps: many"),
-            "no whole number",
+            "this is not a whole number",
         ),
         (SourceKind::Kong, "plugins: []".into(), "no `rate-limiting` plugin"),
         (
             SourceKind::Kong,
             "plugins: [{name: rate-limiting, config: {minute: 0}}]".into(),
-            "no number of requests",
+            "is not a number of requests",
         ),
         (
             SourceKind::Kong,

@@ -41,6 +41,15 @@ pub struct Variant {
     pub conditions: Object,
     /// Whether the actor lacks a part, such as a port.
     pub is_loose: bool,
+    /// Whether the key has text beside its variables, so that it is never empty.
+    pub has_text: bool,
+}
+
+impl Variant {
+    /// Whether a request may lack a part of the key that no address stands in for.
+    pub fn may_lack_a_part(&self) -> bool {
+        !self.actors.contains(&Actor::Ip) && !self.actors.iter().all(Actor::is_always_there)
+    }
 }
 
 /// The pattern of an entry and its result.
@@ -141,7 +150,7 @@ impl<'a> Reader<'a> {
         if blocks > 0 {
             return Err("a key of several variables, one of which a block sets, has no counterpart".into());
         }
-        let mut variant = Variant::default();
+        let mut variant = Variant { has_text: has_text(key), ..Variant::default() };
         for name in names {
             variant.is_loose |= name == "http_host";
             variant.actors.push(actor(&name)?);
@@ -182,6 +191,10 @@ impl<'a> Reader<'a> {
         let is_address = |source: &str| matches!(source, "$remote_addr" | "$binary_remote_addr");
         let read = |block: &'b Block<'a>| -> Result<Vec<(Network, &'b str)>, String> {
             let network = |case: &'b Case<'a>| match Network::parse(case.pattern) {
+                Some(_) if !block.is_geo && case.pattern.contains('/') => Err(format!(
+                    "`map` compares text, so no address is `{}`: use `geo` for networks",
+                    case.pattern
+                )),
                 Some(network) => Ok((network, case.result)),
                 None => Err(format!("`{}` is not a network", case.pattern)),
             };
@@ -222,9 +235,15 @@ fn of_networks<'b>(
     default: &'b str,
 ) -> Result<Vec<(&'b str, Object)>, String> {
     let mut networks = networks.to_vec();
-    let mut default = default;
-    if let Some((_, all)) = networks.iter().find(|(network, _)| network.is_all()) {
-        default = all;
+    let of_family = |is_ipv4: bool| {
+        let all = networks.iter().find(|(network, _)| network.is_all() && network.is_ipv4() == is_ipv4);
+        all.map_or(default, |(_, result)| *result)
+    };
+    let (default, of_ipv6) = (of_family(true), of_family(false));
+    if default != of_ipv6 {
+        return Err(
+            "IPv4 and IPv6 clients have different keys by default: write a limit for each by hand".into()
+        );
     }
     networks.retain(|(network, _)| !network.is_all());
     let is_default = |result: &str| result == default;
@@ -265,6 +284,7 @@ fn named<'b>(block: &'b Block) -> Result<Vec<(&'b str, Object)>, String> {
     let default = block.default;
     // An empty value of the source itself needs no entry to be empty.
     let is_same = |case: &Case| case.pattern.is_empty() && case.result.is_empty() && default == block.source;
+    is_clear(block)?;
     let others: Vec<&Case> =
         block.cases.iter().filter(|case| case.result != default && !is_same(case)).collect();
     let mut results: Vec<&str> = Vec::new();
@@ -336,6 +356,56 @@ fn named<'b>(block: &'b Block) -> Result<Vec<(&'b str, Object)>, String> {
     }
 }
 
+/// Checks that no value fits two entries with different results, of which `map` takes text before
+/// expressions, and these in their order.
+fn is_clear(block: &Block) -> Result<(), String> {
+    let unclear = |one: &str, other: &str| {
+        Err(format!("`{one}` and `{other}` may match the same value: conditions have no order"))
+    };
+    let (expressions, texts): (Vec<&Case>, Vec<&Case>) =
+        block.cases.iter().partition(|case| case.pattern.starts_with('~'));
+    for (index, case) in expressions.iter().enumerate() {
+        let whole = format!("^(?:{})$", expression(case.pattern));
+        let Ok(regex) = regex_lite::Regex::new(&whole) else {
+            return Err(format!("`{}` is not an expression that a condition can have", case.pattern));
+        };
+        let is_matched = |text: &&&Case| regex.is_match(text.pattern) && text.result != case.result;
+        if let Some(text) = texts.iter().find(is_matched) {
+            return unclear(text.pattern, case.pattern);
+        }
+        let has_empty = texts.iter().any(|text| text.pattern.is_empty());
+        if regex.is_match("") && !has_empty && case.result != block.default {
+            return Err(format!(
+                "`{}` also matches requests without the value, which a condition does not see",
+                case.pattern
+            ));
+        }
+        let later = expressions.iter().skip(index.saturating_add(1));
+        for other in later.filter(|other| other.result != case.result) {
+            let (one, two) = (beginning(case.pattern), beginning(other.pattern));
+            if one.starts_with(&two) || two.starts_with(&one) {
+                return unclear(case.pattern, other.pattern);
+            }
+        }
+    }
+    Ok(())
+}
+
+/// The text, in lower case, with which each value of an expression of `map` begins.
+fn beginning(pattern: &str) -> String {
+    let text = pattern.trim_start_matches('~').trim_start_matches('*');
+    let Some(text) = text.strip_prefix('^').filter(|text| !text.contains('|')) else {
+        return String::new();
+    };
+    let is_plain = |c: &char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '/');
+    let mut plain: String = text.chars().take_while(is_plain).collect();
+    // The last character may be repeated, or absent.
+    if text.len() > plain.len() {
+        plain.pop();
+    }
+    plain.to_ascii_lowercase()
+}
+
 /// The condition of a pattern of `map`: text in any case, or an expression after `~`.
 fn value(pattern: &str) -> Value {
     let has_case = pattern.bytes().any(|byte| byte.is_ascii_alphabetic());
@@ -370,6 +440,17 @@ fn variables(text: &str) -> Vec<String> {
         }
     }
     names
+}
+
+/// Whether a text has more than variables.
+fn has_text(text: &str) -> bool {
+    let mut parts = text.split('$');
+    let is_name = |c: char| c.is_ascii_alphanumeric() || c == '_';
+    let rest = |part: &str| match part.strip_prefix('{').and_then(|part| part.split_once('}')) {
+        Some((_, rest)) => !rest.is_empty(),
+        None => !part.trim_start_matches(is_name).is_empty(),
+    };
+    parts.next().is_some_and(|first| !first.is_empty()) || parts.any(rest)
 }
 
 fn actor(name: &str) -> Result<Actor, String> {
