@@ -4,7 +4,7 @@ use super::notes::Spot;
 use crate::init::yaml::{SCHEMA, flow, scalar};
 use diana_config::keys;
 use serde_json::{Map, Value, json};
-use std::collections::{BTreeMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 
 /// An object of a document.
 pub type Object = Map<String, Value>;
@@ -131,8 +131,9 @@ impl Draft {
         }
         for limit in &self.limits {
             lines.extend(limit.from.iter().map(|from| format!("  # {from}")));
-            let rest = limit.keys.keys().map(String::as_str).filter(|key| !ORDER.contains(key));
-            let keys = ORDER.into_iter().chain(rest);
+            // Sorted, because a map keeps its order only if some crate of the build wants it to.
+            let rest: BTreeSet<&str> = limit.keys.keys().map(String::as_str).collect();
+            let keys = ORDER.into_iter().chain(rest.into_iter().filter(|key| !ORDER.contains(key)));
             let mut start = "  - ";
             for key in keys {
                 if let Some(value) = limit.keys.get(key) {
@@ -153,7 +154,8 @@ impl Draft {
             let actors = self.actors.iter();
             lines.extend(actors.map(|(name, source)| format!("  {}: {}", scalar(name), flow(source))));
         }
-        lines.extend(self.top.iter().map(|(key, value)| format!("{}: {}", scalar(key), flow(value))));
+        let top: BTreeMap<&String, &Value> = self.top.iter().collect();
+        lines.extend(top.into_iter().map(|(key, value)| format!("{}: {}", scalar(key), flow(value))));
         lines.join("\n") + "\n"
     }
 }

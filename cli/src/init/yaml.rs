@@ -4,6 +4,7 @@ use super::plan::Plan;
 use super::target::Kind;
 use diana_config::keys::{self, Key};
 use serde_json::Value;
+use std::collections::BTreeMap;
 
 /// Writes a document at an indentation.
 pub struct Yaml {
@@ -92,7 +93,9 @@ pub fn flow(value: &Value) -> String {
         Value::Array(items) => format!("[{}]", items.iter().map(flow).collect::<Vec<_>>().join(", ")),
         Value::Object(entries) => {
             let entry = |(key, value): (&String, &Value)| format!("{}: {}", scalar(key), flow(value));
-            format!("{{{}}}", entries.iter().map(entry).collect::<Vec<_>>().join(", "))
+            // Sorted, because a map keeps its order only if some crate of the build wants it to.
+            let entries: BTreeMap<&String, &Value> = entries.iter().collect();
+            format!("{{{}}}", entries.into_iter().map(entry).collect::<Vec<_>>().join(", "))
         }
         other => other.to_string(),
     }
