@@ -53,7 +53,7 @@ pub enum Command {
     Schema(schema::Args),
     /// Write a first document and the gateway's configuration around it
     Init(Box<init::Args>),
-    /// Convert another rate limiter's configuration, and say what is kept, what changes and what is lost
+    /// Convert another rate limiter's configuration, and say what is kept, changed or lost
     Convert(convert::Args),
     /// Look up, reset or raise an actor in running gateways, or compare the gateways
     Ctl(Box<ctl::Args>),

@@ -1,5 +1,5 @@
-//! Runs the cases of test files: requests on a virtual clock with the outcomes that they expect. The
-//! engine decides, as for `explain`.
+//! Runs the cases of test files: requests on a virtual clock, and the outcomes that they expect.
+//! The engine decides, as for `explain`.
 
 mod args;
 mod junit;

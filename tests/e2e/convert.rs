@@ -3,9 +3,9 @@
 //!
 //! The files are those of the command's corpus, whose documents a test of the command compares with
 //! its output. Envoy's `local_ratelimit`, Envoy's `ratelimit` and nginx run with the source itself.
-//! For ingress-nginx and Envoy Gateway, nginx and Envoy run what their controllers generate, written
-//! by hand from their templates. The limits of envoyproxy/ratelimit are Limitador's, written by hand.
-//! Kong is a model, stated here. No quota refills during a script.
+//! For ingress-nginx and Envoy Gateway, nginx and Envoy run what their controllers generate,
+//! written by hand from their templates. The limits of envoyproxy/ratelimit are Limitador's,
+//! written by hand. Kong is a model, stated here. No quota refills during a script.
 
 use crate::migrating::{Application, now};
 use gateway::config::{Tunnel, cluster};

@@ -33,7 +33,7 @@ pub struct Options {
     /// The first seed
     #[arg(long, default_value_t = 0)]
     seed: u64,
-    /// Leave out documents with `local.max_actors`: which cell a full set evicts follows from hashes
+    /// Leave out documents with `local.max_actors`: hashes decide which cell a full set evicts
     #[arg(long)]
     roomy: bool,
 }

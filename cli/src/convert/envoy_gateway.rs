@@ -1,7 +1,7 @@
 //! From `BackendTrafficPolicy` of Envoy Gateway.
 //!
-//! Each route of Envoy that a policy targets, one for each match of an `HTTPRoute` and host, has its
-//! own buckets. The route's name is an attribute, so a rule counts it as an actor.
+//! A policy targets routes of Envoy, one for each match of an `HTTPRoute` and host, with
+//! buckets of their own. The route's name is an attribute, so a rule counts it as an actor.
 
 use super::address::Network;
 use super::draft::{Draft, Limit, Object, Rule, object};

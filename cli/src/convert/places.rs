@@ -1,8 +1,8 @@
-//! Places of a source, of which the most specific one decides alone, as limits, of which all that
-//! match apply.
+//! Turns the places of a source, where the most specific one decides alone, into limits, where all
+//! that match apply.
 //!
-//! A place that lacks a rule of a more general place is *cut*: a limit there is `exclusive`, and all
-//! rules of the place name its url themselves.
+//! A place that lacks a rule of a more general place is *cut*: a limit there is `exclusive`, and
+//! all rules of the place name its url themselves.
 
 use super::draft::{Limit, Object, Rule};
 use super::notes::Spot;
@@ -371,8 +371,8 @@ fn froms(spots: &[Located], places: &[usize]) -> Vec<String> {
     from
 }
 
-/// Pairs of places with different rules that one request may match, and of which none is the more
-/// specific one.
+/// Pairs of places with different rules that one request may match, where neither place is more
+/// specific.
 fn overlapping(spots: &[Located]) -> Vec<(usize, usize)> {
     let mut pairs = Vec::new();
     for (first, one) in spots.iter().enumerate() {

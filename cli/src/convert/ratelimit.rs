@@ -92,7 +92,7 @@ pub fn convert(inputs: &[Input], draft: &mut Draft, notes: &mut Notes) -> Result
     Ok(())
 }
 
-/// The `rate_limits` that hold at a route: those of `RateLimitPerRoute`, or else its own, or those of
+/// The `rate_limits` that hold at a route: those of `RateLimitPerRoute`, or else its own, those of
 /// its virtual host, or both.
 fn limits_of<'a>(route: &Route<'a>, filter: &Filter, input: &Input, notes: &mut Notes) -> Vec<&'a Value> {
     if let Some(limits) = of_filter(route, filter, input, notes) {
@@ -111,8 +111,8 @@ fn limits_of<'a>(route: &Route<'a>, filter: &Filter, input: &Input, notes: &mut 
     }
 }
 
-/// The `rate_limits` of the filter's own configuration for a route, the most specific one of which
-/// replaces all others; `Some(None)` if they are left out.
+/// The `rate_limits` of the filter's own configuration for a route: the most specific configuration
+/// replaces all others. `Some(None)` if they are left out.
 fn of_filter<'a>(
     route: &Route<'a>,
     filter: &Filter,

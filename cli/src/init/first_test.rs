@@ -48,7 +48,7 @@ fn requests(number: u32) -> String {
     if number == 1 { "one request".into() } else { format!("{number} requests") }
 }
 
-/// How many requests pass before the first that a rule refuses, and what is expected of that one.
+/// How many requests pass before a rule refuses one, and the expectation for that one.
 fn passing(plan: &Plan, Named { spec, .. }: &Named) -> Result<(u32, Option<String>)> {
     let value = plan.document().to_string();
     let value = diana_document::parse(value.as_bytes()).map_err(|error| miette!("{error}"))?;

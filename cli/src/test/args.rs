@@ -15,8 +15,8 @@ pub struct Args {
     /// Print the results in the Test Anything Protocol
     #[arg(long, conflicts_with = "format")]
     pub tap: bool,
-    /// Exit with code 1 if a rule never refused, delayed, marked or ran without its store, though it
-    /// could
+    /// Exit with code 1 if a rule never refused, delayed, marked or ran without its store, although
+    /// it could
     #[arg(long)]
     pub require_coverage: bool,
     /// Run again whenever a test file or its document changes

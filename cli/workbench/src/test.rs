@@ -1,9 +1,9 @@
-//! Runs the cases of test files: requests on a virtual clock with the outcomes that they expect. The
-//! engine decides, as for `explain`.
+//! Runs the cases of test files: requests on a virtual clock, and the outcomes that they expect.
+//! The engine decides, as for `explain`.
 //!
 //! ```text
-//!   limits.test.yaml ─ file ─► cases ─ time line ─► gateways ─ decisions ─► expectations ─► report
-//!   limits.yaml ───────────────────────────────────────┘           └────► coverage
+//!   limits.test.yaml ─ file ─► cases ─► arrivals ─► gateways ─► expectations ─► report
+//!   limits.yaml ────────────────────────────────────┘    └────► coverage
 //! ```
 
 mod arrival;

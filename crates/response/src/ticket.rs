@@ -6,12 +6,12 @@
 //! | bytes | content |
 //! | --- | --- |
 //! | 16 | the tag: the first half of HMAC-SHA-256 (RFC 2104) of the record |
-//! | 62 | the record, XOR the blocks HMAC-SHA-256 of the tag and the block's number, by another key |
+//! | 62 | the record, XOR HMAC-SHA-256 of the tag and the block's number, by another key |
 //!
-//! The tag is also the nonce, as in SIV (RFC 5297). Workers share no counter, and some gateways have
-//! weak random numbers, so a separate nonce might repeat and reveal the record. Here, equal tickets
-//! only mean equal records. The access log's hashes already need HMAC, so this cipher adds 0.8 kB to
-//! the filter; `ascon-aead` added 1.1 kB, and needs 16 bytes for a nonce in each ticket.
+//! The tag is also the nonce, as in SIV (RFC 5297). Workers share no counter, and some gateways
+//! have weak random numbers, so a separate nonce might repeat and reveal the record. Here, equal
+//! tickets only mean equal records. The access log's hashes already need HMAC, so this cipher adds
+//! 0.8 kB to the filter; `ascon-aead` added 1.1 kB, and needs a nonce of 16 bytes in each ticket.
 
 use super::wait;
 use diana_base::narrowed;

@@ -356,8 +356,8 @@ fn named<'b>(block: &'b Block) -> Result<Vec<(&'b str, Object)>, String> {
     }
 }
 
-/// Checks that no value fits two entries with different results, of which `map` takes text before
-/// expressions, and these in their order.
+/// Checks that no value matches two entries with different results. nginx would decide by order,
+/// text before expressions, but conditions have no order.
 fn is_clear(block: &Block) -> Result<(), String> {
     let unclear = |one: &str, other: &str| {
         Err(format!("`{one}` and `{other}` may match the same value: conditions have no order"))

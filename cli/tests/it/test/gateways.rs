@@ -100,6 +100,7 @@ case_sensitive: false
       - {url: /T/globex, repeat: 2, expect: pass}
       - {url: /health, repeat: 2, expect: {outcome: pass, headers: {ratelimit: null}}}
       - {url: /b, repeat: 2, expect: pass}
+      - {url: /b/gateway%200, repeat: 9, expect: pass}
       - {url: /a/1, expect: refused by both}
 ",
     );

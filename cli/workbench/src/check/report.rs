@@ -107,8 +107,7 @@ impl Report {
         Report::around(file, fleet, None)
     }
 
-    /// The mistakes that a reader of a file's value found, for files that are no documents and have no
-    /// secrets.
+    /// The mistakes that a reader of a file's value found, for files without documents and secrets.
     #[must_use]
     pub fn of_errors(file: File, root: &Value, errors: &[Error]) -> Report {
         let places = Places::new(root, false);

@@ -1,7 +1,7 @@
 //! The limits and rules of a valid document in any of its three forms, and documents made of them.
 
 use diana_config::{Configuration, Secret, Source};
-use diana_document::Value;
+use diana_document::{Value, fold};
 use diana_limiter::matcher::pattern::{self, Pattern};
 use miette::{Result, miette};
 use std::slice;
@@ -47,6 +47,11 @@ impl<'a> Document<'a> {
     pub fn get(&self, key: &str) -> Option<&'a Value> {
         let is_full = get(self.top, "limits").is_some();
         get(self.top, key).filter(|_| is_full)
+    }
+
+    /// Whether a global store counts any rule.
+    pub fn has_global(&self) -> bool {
+        self.limits.iter().flat_map(Limit::rules).any(|(_, rule)| is_global(rule))
     }
 
     /// The document in the full form, with these limits in place of its own, and without `left_out`
@@ -106,6 +111,11 @@ impl<'a> Limit<'a> {
     pub fn has(&self, key: &str) -> bool {
         get(self.value, key) == Some(&Value::Bool(true))
     }
+}
+
+/// Whether a global store counts the rule.
+pub fn is_global(rule: &Value) -> bool {
+    matches!(get(rule, "scope"), Some(Value::Text(scope)) if fold(scope) == "global")
 }
 
 /// The value at `key` of an object.

@@ -1,16 +1,16 @@
-//! The gateways of a document, on a virtual clock. Each request goes to a worker of its own, so that
+//! The gateways of a document, on a virtual clock. Each request goes to a worker of its own, so
 //! every rule checks every request, without a worker's cache.
 //!
 //! All gateways share one store in memory. To keep the local counts of several gateways apart, each
 //! gateway's limits have an additional url, because a limit's urls are part of its key:
 //!
 //! ```text
-//!   gateway 2 of 3     /api, =/api/gateway-2    rules with `scope: local`
-//!                      /api                     rules with `scope: global`
-//!   without the store  /api, =/api/gateway-2    all rules, as `on_error` says
+//!   gateway 2 of 3     /api, "=/api/gateway 2"    rules with `scope: local`
+//!                      /api                       rules with `scope: global`
+//!   without the store  /api, "=/api/gateway 2"    all rules, as `on_error` says
 //! ```
 
-use super::document::{Document, Limit, changed, compile, get};
+use super::document::{Document, Limit, changed, compile, get, is_global};
 use super::request::Incoming;
 use diana_base::time::Time;
 use diana_config::Configuration;
@@ -148,10 +148,10 @@ fn document_of(
     }
 }
 
-/// The limit with one more url, which no request has.
+/// The limit with one more url. No request has it, because a request cannot have a space.
 fn marked(limit: &Limit, value: &Value, gateway: Gateway) -> Value {
     let first = limit.urls().first().map_or("", |url| url.trim_start_matches('=').trim_end_matches("/**"));
-    let mark = format!("={}/gateway-{}", first.trim_end_matches('/'), gateway.index);
+    let mark = format!("={}/gateway {}", first.trim_end_matches('/'), gateway.index);
     let urls = limit.urls().into_iter().map(str::to_owned).chain([mark]).map(Value::Text).collect();
     changed(value, |key| !matches!(key, "url" | "Url"), vec![("url", Value::List(urls))])
 }
@@ -168,11 +168,6 @@ fn with_replicas(document: &Value, number: u32) -> Value {
     let redis = changed(redis, |key| key != "replicas", replicas);
     let store = changed(store, |key| key != "redis", vec![("redis", redis)]);
     changed(document, |key| key != "store", vec![("store", store)])
-}
-
-/// Whether a global store counts the rule.
-pub fn is_global(rule: &Value) -> bool {
-    matches!(get(rule, "scope"), Some(Value::Text(scope)) if fold(scope) == "global")
 }
 
 /// The rule, counted as if one gateway had the store to itself.
@@ -240,11 +235,9 @@ impl Gateways {
             };
             (0..of).map(one).collect()
         };
-        let has_global =
-            document.limits.iter().flat_map(|limit| limit.rules()).any(|(_, rule)| is_global(rule));
         Ok(Gateways {
             with_store: compiled(false)?,
-            without_store: if has_global { compiled(true)? } else { Vec::new() },
+            without_store: if document.has_global() { compiled(true)? } else { Vec::new() },
             store: Rc::new(Memory::new()),
             open: BinaryHeap::new(),
             count: 0,

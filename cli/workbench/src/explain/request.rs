@@ -152,7 +152,7 @@ pub struct Description<'a> {
 pub struct Wrong {
     /// The field, such as `url`.
     pub field: &'static str,
-    /// What is expected, and what was found.
+    /// The expected value and the found one.
     pub why: String,
 }
 

@@ -2,7 +2,7 @@
 
 use super::actors::RuleActors;
 use super::conditions;
-use super::document::{Document, get};
+use super::document::{Document, get, is_global};
 use super::limits::Matched;
 use super::report::{ActorView, LimitView, RuleView};
 use super::request::seconds;
@@ -66,7 +66,6 @@ fn rule(
         if matches!(get(value, "shown"), Some(Value::Bool(false))) { ", hidden from clients" } else { "" };
     let factor = first.and_then(|check| check.factor());
     let price = factor.map_or(String::new(), |factor| format!(", costs times {}", f64::from(factor) / 1e3));
-    let is_global = matches!(get(value, "scope"), Some(Value::Text(scope)) if fold(scope) == "global");
     let is_enforced = first.map_or_else(|| compiled.enforced(), |check| check.is_enforced());
     Some(RuleView {
         name: compiled.name().into(),
@@ -80,7 +79,7 @@ fn rule(
             }
             None => shown(quota) + by + &price + hidden,
         },
-        is_global,
+        is_global: is_global(value),
         is_enforced,
         enforce: compiled.enforce().to_string(),
         actor: actor(first.map(|check| check.actor()), actors),

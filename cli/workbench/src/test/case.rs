@@ -30,7 +30,7 @@ pub struct Case {
 
 /// One step of a case.
 pub struct Step {
-    /// What is expected of its requests.
+    /// The outcome that its requests should have.
     pub expectation: Option<Expectation>,
     /// The place of the expectation in the file, or else of the step.
     pub place: String,

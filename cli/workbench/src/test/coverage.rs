@@ -2,7 +2,7 @@
 
 use crate::check::place::Places;
 use crate::explain::Decided;
-use crate::explain::document::{Document, get};
+use crate::explain::document::{Document, get, is_global};
 use crate::explain::gateways::{Compiled, Gateways};
 use crate::source::content::File;
 use crate::source::documents::documents;
@@ -92,7 +92,7 @@ impl Coverage {
                     possible.push(Branch::Delayed);
                 }
                 possible.extend(own.into_iter().map(Branch::Beyond));
-                if rule_is_global(value) {
+                if is_global(value) {
                     possible.push(Branch::WithoutStore);
                 }
                 let name = rule.name().to_owned();
@@ -108,8 +108,8 @@ impl Coverage {
             let Some(branches) = by.place(check.rule()).and_then(|place| self.rules.get_mut(&place)) else {
                 continue;
             };
-            // Without a verdict, the request lacks the actor, or the store is down. A penalty begins
-            // with a refusal by the quota.
+            // Without a verdict, the request lacks the actor, or the store is down. A penalty
+            // begins with a refusal by the quota.
             match (check.result(), check.verdict()) {
                 (RuleResult::Refused, Some(verdict)) => {
                     branches.reached.insert(Branch::Refused);
@@ -177,10 +177,6 @@ fn lines<'p>(file: &File, paths: impl Iterator<Item = &'p str>) -> Vec<Option<us
         Some(file.position(document.content().outer(&value.range).start).line)
     };
     paths.map(line).collect()
-}
-
-fn rule_is_global(rule: &Value) -> bool {
-    crate::explain::gateways::is_global(rule)
 }
 
 /// Whether the rule marks requests beyond its quota in place of refusing them.

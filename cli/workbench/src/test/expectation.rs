@@ -54,7 +54,7 @@ pub enum Expectation {
     Each(Box<Each>),
 }
 
-/// What is expected of a request. Absent parts may have any value.
+/// The decision that a request should get. Absent parts may have any value.
 #[derive(Default)]
 pub struct Each {
     outcome: Option<Kind>,
@@ -64,7 +64,7 @@ pub struct Each {
     /// In seconds; `Some(None)`: none.
     retry_after: Option<Option<u64>>,
     delay: Option<Span>,
-    /// What is left, of the only rule or by its name.
+    /// The units that remain, by the rule's name, or without one for the only rule.
     remaining: Vec<(Option<String>, u64)>,
     headers: Vec<(String, Option<String>)>,
     request_headers: Vec<(String, Option<String>)>,
@@ -97,7 +97,7 @@ pub struct Found<'a> {
 }
 
 impl Expectation {
-    /// Reads what is expected of this number of requests. Reports each mistake at its place, and
+    /// Reads the expectation for this number of requests. Reports each mistake at its place, and
     /// then returns `None`.
     pub fn read(node: &Node, requests: u64) -> Option<Expectation> {
         match node.value() {

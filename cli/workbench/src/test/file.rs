@@ -6,7 +6,6 @@ use super::request::Layer;
 use super::run::{self, Observer};
 use crate::check::report::Report;
 use crate::explain::document::Document;
-use crate::explain::gateways::is_global;
 use crate::source::content::{Content, File, SyntaxError};
 use crate::source::resolve::resolve;
 use crate::source::scalar::Dialect;
@@ -77,9 +76,7 @@ impl TestFile {
         let parsed = diana_document::parse(document).map_err(|error| miette!("{error}"))?;
         let limits = Document::of(&parsed);
         let configuration = crate::explain::document::compile(&parsed)?;
-        let rules = limits.limits.iter().flat_map(|limit| limit.rules());
-        let has_global = rules.into_iter().any(|(_, rule)| is_global(rule));
-        let (cases, errors) = self.cases(&configuration, has_global);
+        let (cases, errors) = self.cases(&configuration, limits.has_global());
         if !errors.is_empty() {
             return Err(Mistakes::of(Report::of_errors(self.file, &self.root, &errors)).into());
         }

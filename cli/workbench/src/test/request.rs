@@ -1,5 +1,5 @@
-//! What test files say about requests: each layer (the file, the case, the client, the step) adds to
-//! the one before, or replaces parts of it.
+//! What test files say about requests: each layer (the file, the case, the client, the step) adds
+//! to the one before, or replaces parts of it.
 
 use crate::explain::request::{Answer, Body, Description, Incoming, Wrong, bearer, steps};
 use diana_base::time::Span;

@@ -221,7 +221,7 @@ fn miscounted(
     let wanted = words(&|kind| expected.get(kind).copied().unwrap_or(0));
     let why = format!("expected {wanted}, found {}", words(&count));
     let differences = vec![Difference { key: "", why }];
-    // The outcome of which there are too many has a request that differs: the last one.
+    // If an outcome occurs too often, its last request is the one that differs.
     let surplus = |kind: &&Kind| count(kind) > expected.get(kind).copied().unwrap_or(0);
     let seen = kinds.iter().find(surplus).and_then(|kind| tally.last.get(kind));
     let (request, explanation) = match seen {

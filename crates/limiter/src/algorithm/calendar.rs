@@ -52,8 +52,8 @@ fn instant(second: u64) -> Time {
     Time::ZERO.after(Span::from_secs(second))
 }
 
-/// The end of the period after `period`, or of the one behind it if the stored number is two ahead:
-/// weeks that begin on a Monday in the east and on the next Sunday in the west are eight days apart.
+/// The end of the next period, or of the one behind it if the stored number is two ahead: weeks from
+/// Monday in the far east begin eight days before weeks from the next Sunday in the far west.
 fn end_behind(period: Period, stored: u32) -> u64 {
     let Period { number, end, next_end, .. } = period;
     let more = if stored.saturating_sub(number) > 1 { next_end.saturating_sub(end) } else { 0 };
